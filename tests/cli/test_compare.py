@@ -297,7 +297,9 @@ def test_a_page_without_common_rows_says_why_and_names_them(copied: RealRuns) ->
     for row in document["rows"]:
         row["row_digest"] = f"{row['row_index']:016x}"
     results.write_text(json.dumps(document))
+
     page = page_of(copied.then, copied.now)
+
     assert page["problem"].startswith("nothing can be compared: no row of A has the content of a row of B (")
     assert "--table" not in page["problem"]
     assert (page["numbers"], page["rows"], page["only_a"], page["only_b"]) == (None, [], [*range(7)], [*range(7)])
@@ -306,6 +308,7 @@ def test_a_page_without_common_rows_says_why_and_names_them(copied: RealRuns) ->
 
 def test_a_history_compares_each_eval_run_with_the_one_before_of_its_plan(copied: RealRuns) -> None:
     page = history_page("x", [past(copied.now), past(copied.other), past(copied.then)])
+
     assert [point["row"].name for point in page["points"]] == [
         copied.then.name,
         copied.now.name,
@@ -319,13 +322,16 @@ def test_a_history_compares_each_eval_run_with_the_one_before_of_its_plan(copied
 def test_an_eval_run_is_compared_with_the_whole_one_before(copied: RealRuns) -> None:
     stopped, decided = past(copied.now, status="stopped"), past(copied.now, ended=1, selected=2)
     again = past(copied.now, started_at="3")
+
     points = history_page("x", [past(copied.then), stopped, decided, again])["points"]
+
     assert [point["change"]["before"] for point in points if point["change"]] == [copied.then.name] * 3
 
 
 def test_rows_that_flip_come_first_by_their_flips_with_the_newest_prompt_that_is_known(copied: RealRuns) -> None:
     again = past(copied.then, started_at="3")
     page = history_page("x", [past(copied.then), past(copied.now), again._replace(prompts=dict)])
+
     assert [(row["row_index"], row["flips"]) for row in page["rows"]] == [(row, 2) for row in (1, 2, 3, 5, 6)]
     assert page["rows"][0]["prompt"] == f"row 1 of {copied.now.name}"
     assert page["rows"][0]["passed"] == [2, 0, 2]
@@ -367,6 +373,8 @@ def test_a_history_holds_eval_runs_that_did_not_end_and_says_which_cannot_be_rea
 
 def test_only_the_newest_thirty_eval_runs_are_shown(real_runs: RealRuns) -> None:
     one = past(real_runs.then)
+
     page = history_page("x", [one._replace(row=head_of(real_runs.then, started_at=f"{n:03}")) for n in range(42)])
+
     assert (len(page["points"]), page["n_earlier"]) == (30, 12)
     assert page["points"][0]["row"].started_at == "012"

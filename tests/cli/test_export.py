@@ -159,7 +159,9 @@ def test_memory_does_not_grow_with_the_texts(typed: Cli, stored: Stored, tmp_pat
         with (stored(name, results=None) / "journal.jsonl").open("ab") as journal:
             for row in range(300):  # 30 MB of long texts
                 journal.write(encode({**ROLLOUT, "row": row, "messages": texts, "n_prompt": 1}))
+
     done = subprocess.run([sys.executable, "-c", PEAKS], cwd=tmp_path, capture_output=True, text=True, check=True)
+
     short, long = (int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("peak"))
     assert long - short < MOST_KB
 
@@ -234,6 +236,7 @@ def check_equal(workspace: Workspace, exported: Export, run: Path) -> dict[str, 
 def test_gates_that_hold_fail_and_are_not_measured_are_decided_again(workspace: Workspace, exported: Export) -> None:
     made = check_equal(workspace, exported, evaluated(workspace, gate={"pass_rate": ">= 0.9", "pass_at_2": ">= 0.5"}))
     assert [gate["state"] for gate in made["gates"]] == ["fails", "holds"]
+
     limits = {"max_errors": 1}
     made = check_equal(
         workspace, exported, evaluated(workspace, scores=(-1,) * 8, gate={"pass_rate": ">= 0.9"}, limits=limits)

@@ -38,7 +38,9 @@ def test_a_run_that_was_cut_has_no_pass_rate(typed: Cli, stored: Stored) -> None
     cut = {**RESULTS["summary"], "selected": 58, "pending": 4}
     for name, status in (("stopped", "stopped"), ("decided", "finished")):  # the latter stopped as gates were decided
         stored(name, {**ENDED, "status": status}, results={**RESULTS, "status": status, "summary": cut})
+
     rates = {run["name"]: (run["pass_rate"], run["passed"]) for run in json.loads(typed("runs", "--json"))["runs"]}
+
     assert rates == {"stopped": (None, 1), "decided": (0.5, 1)}
 
 

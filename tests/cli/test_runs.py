@@ -104,6 +104,7 @@ def test_an_option_that_a_command_lacks_is_refused_with_its_equivalent(
 ) -> None:
     with pytest.raises(SystemExit, match=r"^2$"):
         cli.main(typed.split())
+
     assert capsys.readouterr().err.partition(": error: ")[2] == f"{said}\n"
 
 
@@ -115,5 +116,7 @@ def test_a_command_of_an_add_on_that_is_missing_says_what_to_do(
     typed: Cli, monkeypatch: pytest.MonkeyPatch, command: str, name: str
 ) -> None:
     monkeypatch.setattr(seams, "_has_addons", lambda: False)
+
     said = typed(*command.split(), fails=1)
+
     assert said == f"{name}: needs the folder addons/ of pytest_osmosis, which is missing; install it again\n"

@@ -85,6 +85,7 @@ def test_show_says_what_is_wrong(typed: Cli, stored: Stored, arguments: list[str
 def test_show_names_the_place_where_results_are_not_valid(typed: Cli, stored: Stored) -> None:
     runs = [{**RESULTS["rows"][0]["runs"][0], "passed": "no"}]
     stored("x-1", ROLLOUT, SCORE, results={**RESULTS, "rows": [{**RESULTS["rows"][0], "runs": runs}]})
+
     assert typed("show", fails=1) == (
         ".osmosis/runs/x-1/results.json: rows[0].runs[0].passed: must be true or false, got 'no'\n"
     )
@@ -194,6 +195,7 @@ def test_events_of_a_later_version_are_passed_over_and_a_missing_journal_is_name
 def test_a_row_of_a_folder_has_no_line(typed: Cli, stored: Stored, tmp_path: Path) -> None:
     plan = {**MANIFEST["plan"], "dataset": str(tmp_path), "spans": [[0, 4, 1]]}
     stored("x-1", ROLLOUT, SCORE, manifest={**MANIFEST, "plan": plan})
+
     assert "dataset row: row 3 of data/x.jsonl\n" in typed("show", "x-1", "row3-run1")
 
 

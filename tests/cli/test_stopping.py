@@ -74,10 +74,14 @@ def test_without_a_terminal_nothing_is_stopped_unless_yes(background: Background
     background.workspace.hurry()
     session = background.workspace.start("--osmosis-config=configs/eval/x.toml")
     wait_until(lambda: background.begun() == 2, "the first rollouts")
+
     said = background.call("runs", "stop", "latest", exits=2)
+
     assert said == "not stopped: there is no terminal to ask on; add --yes to answer yes beforehand\n"
     assert not session.ended
+
     document = json.loads(background.call("runs", "stop", "latest", "--yes", "--now", "--json"))
+
     assert document["status"] == "stopped"
     assert session.wait() == 2, session.output
     assert not hosts_under(background.root)
@@ -173,7 +177,9 @@ def test_a_submitted_eval_that_is_killed_has_failed(background: Background) -> N
     assert submitted["status"] == "running"
     assert submitted["rollouts"] == 4
     wait_until(lambda: background.begun() == 2, "the first rollouts")
+
     os.kill(submitted["pid"], signal.SIGKILL)
+
     wait_until(lambda: status(background, submitted["name"]) == "failed", "the end of the process")
     wait_until(lambda: not hosts_under(background.root), "the end of its hosts")
     said = background.call("runs", "stop", submitted["name"], "--yes", exits=1)
@@ -182,7 +188,9 @@ def test_a_submitted_eval_that_is_killed_has_failed(background: Background) -> N
 
 def test_code_that_does_not_load_fails_the_run_and_its_log_says_why(background: Background) -> None:
     background.workspace.write("agent.py", "raise ZeroDivisionError('no agent')")
+
     said = background.call("submit", "configs/eval/x.toml", "--yes", exits=1)
+
     (folder,) = background.workspace.run_dirs()
     assert f"{folder.name} failed at once; the end of its log:" in said
     assert "ZeroDivisionError: no agent" in said

@@ -154,7 +154,9 @@ def test_more_runs_are_compared_with_the_first_only(real_runs: RealRuns, typed: 
     names = [f"x-20261122T14000{number}Z-00000{number}" for number in range(7)]
     for name in names:
         shutil.copytree(runs.now, runs.now.with_name(name))
+
     typed("html", *names)
+
     report = Report(tmp_path / "report.html")
     assert len(report.index["comparisons"]) == 6
     assert {pair.split(" ")[0] for pair in report.index["comparisons"]} == {names[0]}
@@ -162,6 +164,7 @@ def test_more_runs_are_compared_with_the_first_only(real_runs: RealRuns, typed: 
 
 def test_conversations_are_left_out_on_request(there: Cli, real_runs: RealRuns, tmp_path: Path) -> None:
     there("html", "x", "--conversations=failed", "-o", str(tmp_path / "failed.html"))
+
     report = Report(tmp_path / "failed.html")
     page = report.run()
     passed = [page["head"]["outcomes"][each] == "passed" for each in page["runs"]["outcome"]]
@@ -175,7 +178,9 @@ def test_a_run_that_never_ended_is_reported_as_far_as_it_got_and_a_large_report_
 ) -> None:
     monkeypatch.setattr("pytest_osmosis.addons.viewer.report.LARGE", 10_000)
     stored("sums-20261122T140157Z-1ef7a3", ROLLOUT, SCORE, results=None)
+
     assert "--conversations=failed leaves out those of runs that passed" in typed("html")
+
     report = Report(tmp_path / "report.html")
     page = report.run()
     assert page["head"]["row"]["status"] == "failed"
@@ -197,6 +202,7 @@ def test_what_cannot_be_done_is_said(
 ) -> None:
     run = stored("sums-20261122T140157Z-1ef7a3", ROLLOUT, SCORE, results=None)
     (tmp_path / "mine.html").write_text("mine")
+
     assert problem in typed("html", *(each.replace("{run}", run.name) for each in arguments), fails=1)
     assert (tmp_path / "mine.html").read_text() == "mine"
 
@@ -208,7 +214,9 @@ def test_secrets_that_the_environment_has_are_redacted(
     monkeypatch.setenv("OPENAI_API_KEY", secret)
     said = [{"role": "user", "content": f"my key is {secret}"}, {"role": "assistant", "content": secret[:12]}]
     stored("sums-20261122T140157Z-1ef7a3", {**ROLLOUT, "messages": said, "n_prompt": 1}, SCORE, results=None)
+
     typed("html")
+
     everything = Report(tmp_path / "report.html").everything()
     assert "my key is [OPENAI_API_KEY]" in everything
     assert secret not in everything

@@ -118,10 +118,12 @@ def test_the_agent_of_a_new_workspace_answers_every_call_of_a_tool(tmp_path: Pat
     create_workspace(tmp_path, "sums")
     main = runpy.run_path(str(tmp_path / "rollouts/sums/main.py"))
     calls = [("add", '{"a": 1, "b": 2}'), ("add", '{"a": 1}'), ("add", "no JSON"), ("multiply", "{}")]
+
     contents = [
         main["result_of"]({"id": "c1", "function": {"name": name, "arguments": arguments}})["content"]
         for name, arguments in calls
     ]
+
     assert contents[0] == "3"
     assert all(content.startswith("error: ") for content in contents[1:])
 

@@ -94,6 +94,7 @@ def differences(theirs: Any, ours: Any, path: str = "") -> Iterator[str]:
 def test_the_example_passes(example: Path) -> None:
     with demo_server("--model=my-model") as server:
         results = ours(example, server.base_url)
+
     assert results["summary"]["total_runs"] == 12
     assert results["summary"]["eval_fns"][FUNCTION]["mean"] == 1.0
 

@@ -13,6 +13,7 @@ from docs.pages import api, chinese
 @pytest.mark.parametrize("name", PAGES)
 def test_a_generated_page_is_up_to_date(name: str) -> None:
     committed = (DOCS / name).read_text(encoding="utf-8")
+
     assert committed == PAGES[name](), "run python docs/generate.py"
 
 
@@ -27,11 +28,13 @@ def test_the_table_of_chinese_sentences_has_those_of_the_pages_and_no_others() -
 
 def test_the_api_page_has_every_public_name_once() -> None:
     shown = [name for section in api.SECTIONS for name in section.names]
+
     assert sorted(shown) == sorted(set(pytest_osmosis.__all__) - {"__version__"})
 
 
 @pytest.mark.addon
 def test_every_public_name_has_a_docstring_of_its_own() -> None:
     shown = {name: getattr(pytest_osmosis, name) for section in api.SECTIONS for name in section.names}
+
     assert [name for name, value in shown.items() if not api.text_of(value.__doc__ or "")] == []
     assert [name for name, value in shown.items() if (value.__doc__ or "").startswith(f"{name}(")] == []

@@ -116,6 +116,7 @@ def unsupported(row: list[str]) -> list[str]:
 
 def test_flags_name_existing_options_or_say_that_they_are_not_supported() -> None:
     silent = {row[0]: absent for row in FLAG_ROWS if (absent := unsupported(row)) and LATER not in row[2]}
+
     assert silent == {}, "these do not exist; say so"
 
 
@@ -126,12 +127,14 @@ def flags_of(row: list[str]) -> list[str]:
 @pytest.mark.parametrize("heading", FLAG_TABLES)
 def test_each_flag_of_osmosis_appears_in_its_table_once(heading: str) -> None:
     flags = [flag for row in rows("flags.md", heading) for flag in flags_of(row)]
+
     assert sorted(flags) == sorted(OSMOSIS_FLAGS[heading].split())
 
 
 def test_each_command_of_osmosis_has_a_row_that_names_ours_if_it_has_the_same_name() -> None:
     table = rows("flags.md", FLAG_TABLES[2])
     listed = {match[1]: row for row in table if (match := re.match(r"`osmosis eval (\w+)", row[0]))}
+
     assert sorted(listed) == sorted(OSMOSIS_COMMANDS.split())
     ours = {name for name in listed if f"runs {name}" in COMMANDS}
     assert {name for name in ours if f"`pytest-osmosis runs {name}" not in listed[name][1]} == set()
@@ -140,6 +143,7 @@ def test_each_command_of_osmosis_has_a_row_that_names_ours_if_it_has_the_same_na
 def test_a_flag_that_a_command_of_ours_has_too_is_named_with_it() -> None:
     ours = set().union(*(options for command, options in COMMANDS.items() if command.startswith("runs ")))
     table = rows("flags.md", FLAG_TABLES[2])
+
     missing = [flag for row in table for flag in flags_of(row) if flag in ours and not re.search(f"{flag}\\b", row[1])]
     assert [flag for flag in missing if flag.startswith("--")] == []
 
@@ -152,6 +156,7 @@ def test_commands_of_ours_that_flags_name_exist() -> None:
         options = set(re.findall(r"(?<!\S)--?[a-z][\w-]*", typed))
         if command is None or options - COMMANDS[command]:
             unknown.append(typed)
+
     assert unknown == []
 
 
@@ -162,6 +167,7 @@ def test_an_error_about_a_flag_says_what_its_row_says() -> None:
         for flag in flags_of(row):
             named.setdefault(flag, []).append(" ".join(row[1:]))
     at_pytest = {flag: texts for flag, texts in named.items() if flag not in f"{TAKEN} {ELSEWHERE}".split()}
+
     said = {flag: (remark(flag, [name.removeprefix("--osmosis-") for name in OPTIONS]) or "") for flag in at_pytest}
     assert [flag for flag, text in said.items() if not text] == []
     assert {
@@ -180,6 +186,7 @@ def agree(said: str, row: str) -> bool:
 
 def test_every_flag_of_prime_eval_has_an_equivalent_or_a_reason() -> None:
     listed = [*PRIME_ROWS, *rows("prime-eval.md", "## Not offered")]
+
     assert sorted(re.findall(r"`([\w-]+)`", " ".join(row[0] for row in listed))) == sorted(PRIME_FLAGS.split())
     assert [row[0] for row in listed if not any(row[1:])] == []
 
@@ -233,11 +240,13 @@ def test_the_table_of_statuses_agrees_with_the_code() -> None:
             r"(?:^|, )(any other from 400 on|500 and above|\d{3})\b", re.sub(r"\(.*?\)", "", statuses)
         )
     }
+
     others = {"any other from 400 on": effect_of(unknown), "500 and above": effect_of(503)}
     assert shown == {str(status): effect_of(status) for status in CLIENT_ERRORS} | others
 
 
 def test_the_table_of_outcomes_agrees_with_the_code() -> None:
     table = rows("outcomes.md", "# Outcomes and exit codes")
+
     assert table == [row_of(case, record) for case, record in CASES.items()]
     assert {"provider", "host"} == INFRASTRUCTURE

@@ -51,6 +51,7 @@ def test_the_example_workspace_has_the_same_results_over_http(repository: Path) 
         with (example / CONFIG).open("a", encoding="utf-8") as config:
             config.write(f'\n[model]\nbase_url = "{server.base_url}"\n')
         over_http = scores(run(example))
+
     assert plain == over_http
     names = {name for run in plain.values() for name in run}
     assert names == {"reward", "rewards:compute_reward", "rewards:efficiency"}
@@ -60,4 +61,5 @@ def test_the_example_workspace_has_the_same_results_over_http(repository: Path) 
 def test_training_configs_pass_their_preflight(folder: str, repository: Path) -> None:
     workspace = Workspace(Shell(repository / folder), [])
     words = ("-pno:cacheprovider", "--osmosis-config=configs/training/multiply.toml", "--osmosis-model=demo/arithmetic")
+
     workspace.run(*words, exits=0).assert_outcomes(passed=5)

@@ -53,6 +53,7 @@ def test_an_unrelated_run_imports_only_the_modules_that_declare_options(
     project: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(ALONE, "1")
+
     assert modules_after_a_run(project, PLUGIN).keys() - modules_after_a_run(project).keys() == OURS
 
 
@@ -62,7 +63,9 @@ def test_an_unrelated_run_shows_no_trace_of_us(
 ) -> None:
     if alone:
         monkeypatch.setenv(ALONE, "1")
+
     printed = project.run_process("-Werror", "-pno:cacheprovider", *[PLUGIN] * alone).outlines
+
     assert "1 passed" in printed[-1]
     assert [line for line in printed if "osmosis" in line and not line.startswith("plugins: ")] == []
     assert {path.name for path in project.root.rglob("*")} == {"pytest.ini", "test_one.py"}
@@ -71,7 +74,9 @@ def test_an_unrelated_run_shows_no_trace_of_us(
 @pytest.mark.parametrize(("workers", "later"), [("-n0", set()), ("-n1", {"under_xdist"})])
 def test_pytest_rewrites_assertions_in_few_of_our_modules(project: Workspace, workers: str, later: set[str]) -> None:
     project.eval()
+
     rewritten = modules_after_a_run(project, workers, CONFIG)
+
     assert rewritten["pytest_osmosis.plugin.items"] is False
     few = OURS | {f"pytest_osmosis.plugin.{name}" for name in {"compat", *later}}
     assert {name for name in rewritten if rewritten[name] and "osmosis" in name} <= few

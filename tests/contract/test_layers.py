@@ -94,12 +94,14 @@ def test_rooms_import_only_what_the_table_allows(imports: Imports) -> None:
         for name, room in rooms_imported_by(names)
         if room != importer and room not in ROOMS[importer]
     ]
+
     assert not violations, "\n".join(violations)
 
 
 def test_the_table_of_rooms_has_no_cycle_and_allows_nothing_that_nobody_needs(imports: Imports) -> None:
     order = list(TopologicalSorter(ROOMS).static_order())
     needed = {(room_of(module), room) for module, names in imports.items() for _, room in rooms_imported_by(names)}
+
     assert order.index("results") < order.index("report") < order.index("evals") < order.index("plugin")
     assert {(room, allowed) for room, many in ROOMS.items() for allowed in many} - needed == set()
 
@@ -110,12 +112,14 @@ def test_the_core_names_add_ons_in_the_seams_alone() -> None:
         for path in PACKAGE.rglob("*.py")
         if not (module := module_of(path)).startswith("addons") and f"{NAME}.addons" in path.read_text(encoding="utf-8")
     }
+
     assert named == {SEAMS}
 
 
 def test_the_seams_import_nothing_of_ours_themselves() -> None:
     program = f"import sys, {NAME}.seams; print([name for name in sys.modules if name.startswith({NAME!r})])"
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
     assert ast.literal_eval(printed) == [NAME, f"{NAME}.{SEAMS}"]
 
 
@@ -126,6 +130,7 @@ def test_only_the_plugin_and_tests_of_reward_functions_import_pytest(imports: Im
         for name in names
         if name.partition(".")[0] in ("pytest", "_pytest", "xdist")
     }
+
     assert importers == {"plugin", "addons/lab"}
 
 
@@ -168,9 +173,11 @@ def test_no_room_holds_more_code_than_its_budget() -> None:
         for room, budget in budgets().items()
         if (chars := measured()[room]) > budget * 1000
     }
+
     assert not over, f"make it smaller, or raise the budget in ARCHITECTURE.md and say why in the commit: {over}"
 
 
 def test_no_budget_is_far_above_what_its_room_holds() -> None:
     loose = {room: budget for room, budget in budgets().items() if budget * 1000 - measured()[room] >= 2000}
+
     assert not loose, f"lower these budgets in ARCHITECTURE.md to what the rooms hold: {loose}"

@@ -46,6 +46,7 @@ The package by itself imports none of its modules."""
 def test_every_public_name_can_be_imported_first() -> None:
     command = [sys.executable, "-c", EACH_FIRST, *pytest_osmosis.__all__]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+
     assert done.stdout == ""
 
 
@@ -93,6 +94,7 @@ def test_only_what_every_user_needs_is_required(project: dict[str, Any]) -> None
 def test_no_extra_brings_a_plugin_that_prints_in_every_pytest_run(project: dict[str, Any]) -> None:
     extras = (required(each) for name, each in project["optional-dependencies"].items() if name != "asyncio")
     plugins = {name for name in set().union(*extras) if name.startswith("pytest-")}
+
     assert plugins == {"pytest-json-report"}, "pytest-asyncio warns before a run that does not set one of its keys"
 
 
@@ -138,6 +140,7 @@ def test_no_file_holds_a_machine_s_path_or_package_index() -> None:
         for text in [path.read_text(encoding="utf-8")]
         for match in MACHINE.finditer(text)
     ]
+
     assert not traces, "\n".join(traces)
 
 
@@ -168,6 +171,7 @@ def test_nothing_that_users_see_names_a_model_that_is_shut_down() -> None:
         for text in [path.read_text(encoding="utf-8")]
         for match in ending.finditer(text)
     ]
+
     assert not named, "\n".join([f"name {EXAMPLE_MODEL} instead:", *named])
 
 
@@ -181,8 +185,10 @@ def test_the_wheel_holds_exactly_the_files_of_the_package(tmp_path: Path) -> Non
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True, timeout=120)
     (wheel,) = tmp_path.glob("*.whl")
+
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     published = {str(path.relative_to(REPOSITORY)) for path in published_files()}
+
     assert {"pytest_osmosis/py.typed", "pytest_osmosis/results.schema.json"} <= packed
     assert packed == {path for path in published if path.startswith("pytest_osmosis/")}
 
@@ -221,7 +227,9 @@ sys.exit(pytest.main(sys.argv[1:]))
 @pytest.mark.slow
 def test_the_checkout_runs_its_own_config_without_the_tools_of_its_tests() -> None:
     words = ["--osmosis-config=configs/eval/multiply.toml", "--osmosis-dry-run", "-pno:hypothesispytest"]
+
     command = [sys.executable, "-c", WITHOUT_TOOLS, *words]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+
     assert done.returncode == 0, done.stdout + done.stderr
     assert "osmosis: multiply (configs/eval/multiply.toml)" in done.stdout

@@ -206,6 +206,7 @@ def test_every_key_is_described() -> None:
 def test_an_unknown_key_is_invalid_in_every_object() -> None:
     declared = {name: each for name, each in SCHEMA["$defs"].items() if "properties" in each}
     parts = {"judge_sums", "judges"}  # of which other objects are made
+
     assert SCHEMA["additionalProperties"] is False
     assert {name for name, each in declared.items() if each.get("additionalProperties") is not False} == parts
 
@@ -226,4 +227,5 @@ def test_results_that_break_the_format_are_invalid(evaluate: Evaluate) -> None:
         changed = copy.deepcopy(results)
         change(changed)
         found[name] = "".join(faults(changed))
+
     assert [name for name, (_, place) in CHANGES.items() if place not in found[name]] == []

@@ -33,6 +33,7 @@ def test_no_module_prints_past_the_sanitizer() -> None:
 def test_each_promise_is_held_by_tests_that_exist() -> None:
     promises = PROMISES.findall((REPOSITORY / "SECURITY.md").read_text(encoding="utf-8"))
     named = [(promise, test) for promise, tests in promises for test in re.findall(r"`([^`]+)`", tests) or [""]]
+
     assert len(promises) >= 10
     assert [(promise, test) for promise, test in named if not exists(test)] == []
 

@@ -38,11 +38,13 @@ def _parameter(page: Path) -> pytest.ParameterSet:
 def test_a_page_is_right(path: Path, tmp_path: Path) -> None:
     page = Page(path, tmp_path)
     page.walk()
+
     assert not page.problems, "\n\n".join(page.problems)
 
 
 def test_every_block_says_how_it_is_tested() -> None:
     untested = [f"{block.where}: {block.problem}" for page in PAGES for block in blocks_of(page) if block.problem]
+
     assert untested == []
 
 

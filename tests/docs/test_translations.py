@@ -36,5 +36,6 @@ def changes(original: list[str], translation: list[str]) -> list[str]:
 
 def test_each_translation_has_the_structure_code_names_and_links_of_its_original() -> None:
     found = [f"{page.relative_to(REPOSITORY)}: {problem}" for page in TRANSLATIONS for problem in problems(page)]
+
     assert TRANSLATIONS
     assert not found, "\n".join(found)

@@ -65,7 +65,9 @@ def test_each_wrong_block_is_reported_with_its_line(walked: Page) -> None:
     for info, text, problem in WRONG:
         expected.append((f"page.md:{len(lines) + 2}: ", problem))
         lines += [f"```{info}", *text.splitlines(), "```"]
+
     reported = problems(walked, *lines)
+
     found = {place: [line for line in reported if line.startswith(place)] for place, _ in expected}
     assert [(place, problem) for place, problem in expected if problem not in "".join(found[place])] == []
     assert len(reported) == len(WRONG)
@@ -75,6 +77,7 @@ def test_a_wrong_output_line_is_reported(walked: Page) -> None:
     (problem,) = problems(
         walked, "```console run", "echo 3 rows in 1.2 s", "```", "```text output", "4 rows in 9 s", "```"
     )
+
     assert "-4 rows in <duration>" in problem
     assert "+3 rows in <duration>" in problem
 
@@ -82,6 +85,7 @@ def test_a_wrong_output_line_is_reported(walked: Page) -> None:
 def test_an_elision_matches_any_lines() -> None:
     same = ["a\nb\nc", "a\n...\nc", "...\nb\n...", "...\nc", "a\n..."]
     other = ["a\nb", "b\n...", "...\nb", "...\nc\n...\nb\n...", "a\nb\n...\nb\nc"]
+
     assert [shown for shown in (*same, *other) if difference(shown, "a\nb\nc\n") == ""] == same
 
 

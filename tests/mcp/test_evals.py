@@ -97,14 +97,18 @@ def test_a_folder_outside_of_the_workspace_may_be_typed(workspace: Workspace, tm
     make(workspace)
     elsewhere = tmp_path / "elsewhere"
     (workspace.root / "mcp").rename(elsewhere)
+
     result = workspace.run(f"--osmosis-mcp={elsewhere}", *SCORED, "--osmosis-inline")
+
     result.assert_outcomes(passed=3)
     assert CALLED in result.outlines
 
 
 def test_tools_that_raise_and_print_belong_to_their_rollout(workspace: Workspace) -> None:
     make(workspace, body="print('a tool printed this'); raise ValueError('broken tool')")
+
     result = workspace.run(*COMMAND)
+
     assert FAILED in result.outlines
     rollouts = workspace.events("rollout")
     assert all("a tool printed this" in str(event["output"]) for event in rollouts)
@@ -127,7 +131,9 @@ def test_tools_that_raise_and_print_belong_to_their_rollout(workspace: Workspace
 )
 def test_a_server_that_cannot_be_used_is_an_error_before_a_request(workspace: Workspace, main: str, text: str) -> None:
     make(workspace, main=main)
+
     result = workspace.run(*COMMAND)
+
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert text in result.stderr.str()
 
@@ -137,7 +143,9 @@ def test_the_server_of_a_commit(workspace: Workspace) -> None:
     git(workspace.root, "init")
     early = commit(workspace.root, {})
     workspace.write("mcp/tools/math.py", "raise OSError")
+
     result = workspace.run(*COMMAND, f"--osmosis-set=experiment.commit_sha={early}")
+
     result.assert_outcomes(passed=3)
     assert CALLED in result.outlines
     assert f"osmosis: 1 tool of {early[:7]}:mcp: multiply" in result.outlines
@@ -148,7 +156,9 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "mcp-tools"
 
 def test_the_example_passes_its_gate(workspace: Workspace) -> None:
     shutil.copytree(EXAMPLE, workspace.root, dirs_exist_ok=True)
+
     result = workspace.run("--osmosis-config=configs/eval/orders.toml", exits=0)
+
     assert "osmosis: 2 tools of mcp: multiply, subtract" in result.outlines
     summary = workspace.results("orders")["summary"]
     assert summary["eval_fns"]["rewards:right_price"]["mean"] == 1.0

@@ -115,6 +115,7 @@ def server() -> Any:
 )
 async def test_the_result_or_the_error_of_a_tool_is_a_message(server: Any, name: str, given: Any, content: str) -> None:
     output = await rolled(server, call((name, given)), DONE)
+
     is_error, told = content.startswith("Error: "), output.messages[-2]
     assert told["content"].startswith(content) if is_error else told["content"] == content
     assert (told["role"], told["tool_call_id"], output.messages[-1]) == ("tool", "call_0", DONE)
@@ -148,18 +149,21 @@ async def test_a_tool_that_hangs_costs_its_rollout_alone(server: Any) -> None:
 
 async def test_all_calls_of_a_turn_are_answered_in_their_order(server: Any) -> None:
     output = await rolled(server, call(("add", {"a": 1}), ("fail", {}), ("add", {"a": 2})), DONE)
+
     results = [(message["tool_call_id"], message["content"][:5]) for message in output.messages[2:-1]]
     assert results == [("call_0", "2.0"), ("call_1", "Error"), ("call_2", "3.0")]
 
 
 async def test_the_last_turn_ends_a_rollout_that_still_calls_tools(server: Any) -> None:
     output = await rolled(server, call(("add", {"a": 1})), max_turns=2)
+
     assert [message["role"] for message in output.messages] == ["user", "assistant", "tool", "assistant", "tool"]
     assert output.info == {"finish_reason": "max_turns"}
 
 
 async def test_tools_are_offered_as_functions_with_their_whole_schema(server: Any) -> None:
     tools = {tool["function"]["name"]: tool for tool in await offered_tools(server)}
+
     assert tools["add"]["type"] == "function"
     function = tools["add"]["function"]
     assert function["description"] == "Add two numbers."
@@ -175,9 +179,11 @@ async def test_a_server_without_tools_and_names_that_a_model_cannot_call_are_ref
 
     with pytest.raises(UnusableTools, match="the server has no tools"):
         await offered_tools(FastMCP("empty"))
+
     mcp = FastMCP("tools")
     for name in ("math/add", "good-name_1", "two words", "x" * 65):
         mcp.tool(name=name)(lambda: 1)
+
     with pytest.raises(UnusableTools, match=r"cannot call: .*math/add.*two words.*xxx.*: rename") as error:
         await offered_tools(mcp)
     assert "good-name_1" not in str(error.value)

@@ -79,7 +79,9 @@ def test_a_partial_or_unmeasured_run_does_not_become_the_baseline(workspace: Wor
 def test_an_eval_with_an_entrypoint_does_not_differ_from_itself(workspace: Workspace, main: str) -> None:
     workspace.write("rollouts/mine/main.py", main)
     with_baseline(workspace, [PASS] * 6, experiment={"rollout": "mine", "entrypoint": "main.py"})
+
     result = workspace.run(CONFIG, exits=0)
+
     result.stdout.fnmatch_lines(["against the baseline baselines/x.json *"])
     result.stdout.no_fnmatch_line("*the baseline differs in *")
 
@@ -202,7 +204,9 @@ def test_without_its_gate_a_baseline_that_is_silent_changes_no_exit_status(
 ) -> None:
     with ChatServer(status(401)) as closed:
         eval_of_model(workspace, server, rows=30, baseline={"model_path": "old", "base_url": closed.base_url})
+
         result = workspace.run(CONFIG, "--osmosis-no-probe", exits=0)
+
         assert len(closed.requests) <= 8
     assert workspace.results()["summary"]["finished"] == 30
     assert workspace.results()["status"] == "finished"
@@ -266,6 +270,7 @@ def test_spending_limits_count_both_models_and_max_errors_one(workspace: Workspa
         baseline = {"model_path": "old", "base_url": refusing.base_url}
         eval_of_model(workspace, server, rows=20, baseline=baseline, limits={"max_errors": 0})
         workspace.run(CONFIG, "--osmosis-no-probe", exits=0)
+
     eval_of_model(workspace, server, rows=20, limits={"max_tokens": 200})
     workspace.run(CONFIG, "--osmosis-no-probe", exits=9)
     assert 200 <= workspace.results()["summary"]["total_tokens"] < 300
@@ -278,7 +283,9 @@ def test_rescoring_covers_both_models_and_asks_none(workspace: Workspace, models
     eval_of_model(workspace, server)
     workspace.run(CONFIG, "--runxfail", exits=1)
     n_asked = len(server.requests)
+
     result = workspace.run("--osmosis-from=latest", "--osmosis-gate=max_regression = 0.02", exits=1)
+
     assert len(server.requests) == n_asked
     result.stdout.fnmatch_lines(["gate max_regression <= 0.02: FAILS: *: a regression (p = 0.031)"])
     assert [one["model"] for one in workspace.results()["model_summaries"]] == ["new", "old"]

@@ -54,13 +54,16 @@ NOTHING = [".gitignore"]
 @pytest.mark.journey
 def test_the_code_of_the_branch_runs_and_the_results_name_its_commit(workspace: Workspace) -> None:
     early = make(workspace)
+
     result = workspace.run(CONFIG)
+
     result.assert_outcomes(passed=2)
     assert f"  code of {early[:7]} (branch early), not the files in the workspace" in result.outlines
     provenance = workspace.results()["provenance"]
     assert (provenance["git_commit"], provenance["git_dirty"]) == (early, False)
     assert left(workspace) == NOTHING
     assert git(workspace.root, "status", "--porcelain") == "M rewards.py"
+
     by_sha = workspace.run(CONFIG, f"--osmosis-set=experiment.commit_sha={early[:9]}")
     assert f"  code of {early[:7]}, not the files in the workspace" in by_sha.outlines
     by_sha.assert_outcomes(passed=2)
@@ -70,8 +73,10 @@ def test_the_code_of_the_branch_runs_and_the_results_name_its_commit(workspace: 
 def test_a_rescoring_scores_with_the_code_of_the_commit(workspace: Workspace) -> None:
     early = make(workspace)
     workspace.run(CONFIG).assert_outcomes(passed=2)
+
     workspace.run("--osmosis-from=latest").assert_outcomes(passed=2)
     assert workspace.results()["provenance"]["git_commit"] == early
+
     later = commit(workspace.root, {"rollouts/sums/helpers.py": HELPERS.format("pass")})
     workspace.run("--osmosis-from=latest", "--osmosis-set=experiment.branch=main").assert_outcomes(failed=2)
     assert workspace.results()["provenance"]["git_commit"] == later
@@ -110,7 +115,9 @@ UNKNOWN = {
 @pytest.mark.slow
 def test_the_commit_is_checked_before_anything_is_checked_out(workspace: Workspace) -> None:
     early = make(workspace)
+
     dry = workspace.run(CONFIG, "--osmosis-dry-run", exits=0)
+
     assert f"  code of {early[:7]} (branch early), not the files in the workspace" in dry.outlines
     for setting, text in UNKNOWN.items():
         assert text in workspace.run(CONFIG, f"--osmosis-set=experiment.{setting}", exits=4).stderr.str()
@@ -124,6 +131,8 @@ def test_the_preflight_of_a_training_config_loads_the_code_of_the_branch(workspa
         '[experiment]\nrollout = "sums"\nentrypoint = "main.py"\nmodel_path = "base"\ndataset = "x"\n'
         'branch = "early"\n',
     )
+
     result = workspace.run("--osmosis-config=configs/training/t.toml", "--osmosis-model=demo/arithmetic", exits=0)
+
     assert f"  code of {early[:7]} (branch early), not the files in the workspace" in result.outlines
     assert left(workspace) == NOTHING

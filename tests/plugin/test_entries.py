@@ -75,6 +75,7 @@ def test_a_named_run_is_one_of_each_entry_and_goes_on_alone(many: Workspace) -> 
     assert {path.name for path in runs.iterdir()} == {
         *("nightly-plain", "nightly-x,temperature=0.0", "nightly-x,temperature=0.5")
     }
+
     for name in ("nightly", "nightly-plain"):
         again = many.run(f"{PATH}::plain", f"--osmosis-run={name}")
         again.assert_outcomes(passed=2)
@@ -96,7 +97,9 @@ def test_it(rollout):
 def test_a_test_over_rollouts_names_an_entry(many: Workspace) -> None:
     for number, name in enumerate(("plain", "x,temperature=0.5", "nix")):
         many.write(f"test_{number}.py", TEST.format(name))
+
     result = many.run("--osmosis-source=model", "--continue-on-collection-errors")
+
     result.assert_outcomes(passed=2, errors=1)
     assert names(many) == ["plain-tests", "x,temperature=0.5-tests"]
     result.stdout.fnmatch_lines(['*no eval of this file is called "nix" (they are: plain, x,*'])

@@ -13,7 +13,9 @@ UNMEASURED = "gate pass_rate >= 0.5: NOT MEASURED: no rollout succeeded before t
 @pytest.mark.journey
 def test_a_gate_that_holds_passes(workspace: Workspace) -> None:
     workspace.eval(rows=[PASS, PASS, PASS, FAIL], gate={"pass_rate": ">= 0.7"})
+
     result = workspace.run(CONFIG, "--junitxml=junit.xml", exits=0)
+
     result.assert_outcomes(passed=4, xfailed=1)
     assert not list(junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"])
     result.stdout.fnmatch_lines(["gate pass_rate >= 0.7: HOLDS: 0.750 (3 of 4 runs passed)"])
@@ -27,7 +29,9 @@ def test_a_gate_that_holds_passes(workspace: Workspace) -> None:
 @pytest.mark.journey
 def test_a_gate_that_does_not_hold_fails(workspace: Workspace) -> None:
     workspace.eval(rows=[PASS, FAIL], gate={"pass_rate": ">= 0.7"})
+
     result = workspace.run(CONFIG, "--junitxml=junit.xml", exits=1)
+
     result.assert_outcomes(passed=1, xfailed=1, failed=1)
     result.stdout.fnmatch_lines(["FAILED configs/eval/x.toml::x?gate pass_rate >= 0.7?*"])
     assert [child.tag for child in junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"]] == ["failure"]
@@ -37,7 +41,9 @@ def test_a_wrong_key_with_an_unusual_status_is_not_measured(workspace: Workspace
     """As some proxies do, the server answers 400 to a wrong key, which is otherwise the model's failure."""
     with ChatServer(status(400, {"error": {"message": "Malformed API Key passed in", "code": "400"}})) as server:
         workspace.eval(rows=3, model={"base_url": server.base_url}, gate={"pass_rate": ">= 0.5"})
+
         result = workspace.run(CONFIG, exits=9)
+
     stopped = "stopped: the test request and a run failed the same way: the server answered 400 Bad Request: "
     result.stdout.fnmatch_lines([f"{stopped}Malformed API Key passed in"])
     result.stdout.fnmatch_lines([UNMEASURED])
@@ -47,6 +53,7 @@ def test_a_wrong_key_with_an_unusual_status_is_not_measured(workspace: Workspace
 
 def test_the_exit_status_of_not_measured_can_be_set(workspace: Workspace) -> None:
     workspace.eval(rows=[BROKEN] * 2, limits={"max_errors": 2})
+
     workspace.run(CONFIG, "-oosmosis_not_measured_exit=77", exits=77).assert_outcomes(errors=2)
 
 
@@ -83,11 +90,14 @@ def test_an_eval_whose_gate_fails_ends_early_with_the_verdict_of_the_whole(works
 
 def test_a_partial_selection_and_a_gate_that_needs_every_run_run_to_their_end(workspace: Workspace) -> None:
     workspace.eval(rows=12, gate={"pass_rate": ">= 0.1"})
+
     result = workspace.run(CONFIG, EARLY, "-k", "row1")
+
     result.assert_outcomes(passed=3, skipped=1, deselected=9)  # rows 1, 10 and 11; the gate
     result.stdout.fnmatch_lines(
         ["*(not with -k, --lf or node ids)", "did not stop early: with only some runs selected, no gate is decided"]
     )
+
     workspace.run(CONFIG, EARLY, "--osmosis-gate=mean >= 0.1", exits=0).stdout.fnmatch_lines(
         ["  does not stop early: gate mean >= 0.1 needs every run (its scores have no known bounds)*"]
     )

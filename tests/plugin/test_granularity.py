@@ -76,10 +76,12 @@ def test_the_test_of_a_row_reports_all_its_runs(workspace: Workspace) -> None:
 @pytest.mark.slow
 def test_a_gate_counts_runs_even_if_tests_report_rows(workspace: Workspace) -> None:
     prepare(workspace, gate={"pass_rate": ">= 0.7"})
+
     for where in ((), ("--osmosis-inline",)):
         workspace.run(CONFIG, *where, exits=0).assert_outcomes(passed=3, xfailed=2)  # 9 of 12 runs passed
         assert ran(workspace) == runs(0, 1, 2, 3)
     part = workspace.run(CONFIG, "-k", "[row1]")
+
     part.assert_outcomes(failed=1, skipped=1)
     part.stdout.fnmatch_lines(["gate pass_rate >= 0.7: not decided (only 1 of 4 rows selected)"])
     assert ran(workspace) == runs(1)
@@ -87,7 +89,9 @@ def test_a_gate_counts_runs_even_if_tests_report_rows(workspace: Workspace) -> N
 
 def test_the_id_of_a_row_selects_all_its_runs(workspace: Workspace) -> None:
     prepare(workspace, data={"rows": "0"})
+
     result = workspace.run("configs/eval/x.toml::x[row3]", "configs/eval/x.toml::x[row0]", "-rA")
+
     result.assert_outcomes(passed=2)
     assert ran(workspace) == runs(0, 3)
     result.stdout.fnmatch_lines(["*Captured stdout (run1) call*", "rolling out 1"])
@@ -95,6 +99,7 @@ def test_the_id_of_a_row_selects_all_its_runs(workspace: Workspace) -> None:
 
 def test_the_header_recommends_rows_for_many_tests() -> None:
     plan = Plan("x", "/ws/x.toml", "/ws/x.jsonl", (Span(0, MANY_TESTS // 4, 1),), n=4)
+
     assert list(number_of_tests(plan)) == []
     [line] = number_of_tests(replace(plan, n=5))
     assert line.startswith("  note: 25,000 tests")

@@ -56,9 +56,11 @@ def test_a_gate_of_a_hook_is_a_test_and_sets_the_exit_status(workspace: Workspac
     workspace.write("conftest.py", example(specs.pytest_osmosis_gate))
     with ChatServer(reply("4", choices=[CUT_OFF]), reply("42")) as server:
         workspace.eval(rows=2, model={"base_url": server.base_url})
+
         fails = workspace.run(CONFIG, "--osmosis-no-probe", exits=1)
         workspace.run(CONFIG, "--osmosis-no-probe", exits=0).assert_outcomes(passed=3)
         workspace.run(CONFIG, "--osmosis-no-probe", "-k", "row1-", exits=0)
+
     fails.assert_outcomes(passed=2, failed=1)
     fails.stdout.fnmatch_lines(["gate whole answers: FAILS: 1 were cut off"])
     assert workspace.results()["gates"] == []

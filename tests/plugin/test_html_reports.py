@@ -64,6 +64,7 @@ def test_the_evals_of_one_config_share_its_report(workspace: Workspace) -> None:
     toml = workspace.root / "configs/eval/x.toml"
     blocks = "".join(f'\n[[eval]]\nname = "e{number}"\nmodel = "demo/arithmetic"\n' for number in range(2))
     toml.write_text(f'{toml.read_text()}\n[output]\nhtml = "report.html"\n{blocks}')
+
     workspace.run(CONFIG).stdout.fnmatch_lines(["report: report.html*"])
     report = Report(workspace.root / "report.html")
     assert len(report.runs) == 2
@@ -74,12 +75,15 @@ def test_a_report_on_a_part_does_not_replace_the_whole(workspace: Workspace) -> 
     workspace.eval(rows=2, output={"html": "report.html"})
     workspace.run(CONFIG)
     whole = (workspace.root / "report.html").read_text()
+
     workspace.run("configs/eval/x.toml::x[row1-run0]").stdout.fnmatch_lines(["report: report.partial.html*"])
     assert (workspace.root / "report.html").read_text() == whole
     assert Report(workspace.root / "report.partial.html").run()["rows"]["index"] == [1]
+
     workspace.write("rewards.py", "def score(solution_str, ground_truth, extra_info):\n    return 0.0\n")
     stored = workspace.run_dirs()[0].name
     workspace.run(f"--osmosis-from={stored}", "-k", "row1-", "--osmosis-html=rescored.html", exits=1)
+
     run = Report(workspace.root / "rescored.html").run()
     assert (run["rows"]["index"], run["head"]["row"]["partial"], run["head"]["row"]["passed"]) == ([1], True, 0)
 
@@ -91,7 +95,9 @@ def test_after_an_interrupt_the_report_has_what_ended(workspace: Workspace) -> N
         session = workspace.start(CONFIG, HTML, "--osmosis-no-probe")
         wait_until(lambda: len(server.requests) == 3, "the requests")
         session.interrupt()
+
         assert session.wait() == 2, session.output
+
     report = Report(workspace.root / "report.html")
     run = report.run()
     assert run["head"]["row"]["status"] == "stopped"
@@ -109,7 +115,9 @@ def test_after_an_interrupt_the_report_has_what_ended(workspace: Workspace) -> N
 def test_a_report_that_cannot_be_made_costs_nothing_else(workspace: Workspace, path: str, hook: str, why: str) -> None:
     workspace.eval(rows=1)
     workspace.write("conftest.py", f"import pathlib\n\ndef pytest_osmosis_results(path):\n    {hook}\n")
+
     result = workspace.run(CONFIG, f"--osmosis-html={path}", "-q", exits=0)
+
     result.stdout.fnmatch_lines([f"the HTML report {path} could not be written: {why}"])
     assert workspace.results()["summary"]["pass_rate"] == 1.0
     assert not (workspace.root / path).exists()

@@ -62,8 +62,10 @@ def test_vscode_runs_the_rows_of_one_eval_that_it_shows(listing: Workspace) -> N
     line = next(n for n, text in enumerate(toml.read_text(encoding="utf-8").splitlines(), 1) if "dataset" in text)
     tests = seen(listing, "x")
     assert tests == [[f"{toml}::x[row{row}-run0]", str(toml), line] for row in range(3)]
+
     click(listing, tests[1:]).assert_outcomes(failed=1, passed=1)
     click(listing, tests).assert_outcomes(failed=1, passed=2)
+
     assert [len(listing.run_dirs(name)) for name in "xy"] == [2, 0]
 
 
@@ -75,7 +77,9 @@ def test_vscode_runs_an_eval_that_its_arguments_name(listing: Workspace) -> None
     listing.write("data/x.jsonl", '{"user_prompt": "1 + 2", "ground_truth": "3"}\n')
     listing.write("evals/rewards.py", (listing.root / "of_others/rewards.py").read_text(encoding="utf-8"))
     named = (f"--osmosis-dataset={listing.root}/data/x.jsonl", f"--osmosis-config={toml}")
+
     tests = seen(listing, "x", *named)
+
     assert [place for _, *place in tests] == [[str(toml), 1]]
     click(listing, tests, *named).assert_outcomes(passed=1)
 
@@ -124,6 +128,7 @@ def test_python_tests_run_beside_an_eval_with_problems(listing: Workspace) -> No
     listing.write("test_python.py", PYTHON)
     everything, rows = seen(listing, ""), seen(listing, "x")
     listing.eval(rows=2, experiment={"model_path": "nowhere/model"})
+
     click(listing, everything).assert_outcomes(passed=1)
     alone = click(listing, rows)
     assert alone.ret == 4

@@ -48,8 +48,10 @@ def cleaned() -> Iterator[None]:
 def test_what_a_session_leaves_behind_fails_its_test(workspace: Workspace, kind: str) -> None:
     workspace.write("conftest.py", f"def pytest_sessionfinish():\n    {LEFT_BEHIND[kind]}\n")
     workspace.write("test_python.py", "def test_python(): ...\n")
+
     with pytest.raises(AssertionError, match=f"the session left behind: .*{kind}"):
         workspace.run()
+
     assert "LEFT_BEHIND" not in os.environ
 
 
@@ -71,6 +73,7 @@ def test_modules_of_users_are_forgotten_and_others_kept(tmp_path: Path) -> None:
 def test_a_session_that_hangs_fails_its_test(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.plugin.in_process.DEADLINE_S", 0.5)
     workspace.write("test_python.py", "import threading\ndef test_python(): threading.Event().wait()\n")
+
     with pytest.raises(AssertionError, match="the session did not end"):
         workspace.run()
 

@@ -114,7 +114,9 @@ def test_output_belongs_to_the_item_and_process_state_to_the_user_code(workspace
         workspace.eval(rows=[FAIL, FAIL], folder=folder, agent={"agent": "agent:rollout"}, env={"COLOUR": colour})
     workspace.write("test_looked.py", LOOKED)
     paths = ["space/configs/eval/x.toml", "other/space/configs/eval/x.toml"]
+
     done = workspace.run(INLINE, *paths, "test_looked.py", "-p", "no:randomly")
+
     lines = [line for line in done.outlines if line.startswith("agent:")]
     assert lines == ["agent: True green 1", "agent: True green 2", "agent: True blue 1", "agent: True blue 2"]
     done.stdout.fnmatch_lines(["*Captured stdout setup*", "agent: True green 1"])
@@ -139,14 +141,17 @@ def test_ctrl_c_interrupts_the_rollout_and_keeps_what_is_done(workspace: Workspa
 
 def test_maxfail_and_a_failed_probe_stop_an_inline_eval(workspace: Workspace) -> None:
     workspace.eval(rows=[FAIL, {}, {}])
+
     workspace.run(CONFIG, INLINE, "-x", exits=1)
     assert workspace.results()["summary"]["total_runs"] == 1
+
     workspace.eval("y", model={"base_url": "http://127.0.0.1:9/v1", "max_retries": 0})
     workspace.run("--osmosis-config=configs/eval/y.toml", INLINE, exits=9).assert_outcomes(skipped=3, errors=1)
 
 
 def test_inline_is_refused_with_workers(workspace: Workspace) -> None:
     workspace.eval()
+
     for flag in (INLINE, "--trace"):
         done = workspace.run(CONFIG, flag, "-n2", exits=4)
         done.stderr.fnmatch_lines([f"ERROR: {flag}: user code runs in pytest's own process, *; add -n0"])

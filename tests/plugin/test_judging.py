@@ -76,6 +76,7 @@ def test_a_judge_scores_inline_and_is_not_asked_again_under_pdb(workspace: Works
     workspace.eval("x", [{"ground_truth": "3"}], ".", **JUDGED)
     inline = workspace.run(CONFIG, "--osmosis-inline")
     replayed = workspace.run_process(CONFIG, "--pdb", stdin=b"p score\nq\n")
+
     inline.assert_outcomes(failed=1)
     inline.stdout.fnmatch_lines(["judge demo/judge: 1 call, *"])
     replayed.stdout.fnmatch_lines(["*the judge is not asked again*"])
@@ -90,6 +91,7 @@ def test_a_key_that_a_function_passes_to_a_judge_is_redacted(workspace: Workspac
         workspace.write("server.txt", server.base_url)
         workspace.eval("x", 1, ".", scoring={"eval_fns": ["own_key:score"]})
         result = workspace.run(CONFIG, *options)
+
     result.assert_outcomes(passed=1)
     assert server.requests[0].headers["authorization"] == f"Bearer {OWN_KEY}"
     written = [path.read_text(errors="replace") for path in (workspace.root / ".osmosis").rglob("*") if path.is_file()]
@@ -104,6 +106,8 @@ def test_a_rubric_function_is_no_test_and_is_never_probed(workspace: Workspace, 
         workspace.write("osmosis_ai/__init__.py", "from osmosis_ai.utils import osmosis_rubric\n")
         workspace.write("osmosis_ai/utils.py", SDK_RUBRIC)
     workspace.write("judging.py", ASKS.format(package="osmosis_ai" if sdk else "pytest_osmosis"))
+
     result = workspace.run("judging.py", "--osmosis-lab", exits=pytest.ExitCode.NO_TESTS_COLLECTED)
+
     result.stdout.fnmatch_lines(["osmosis: no reward function was found in judging.py; *"])
     assert not (workspace.root / "asked").exists()

@@ -22,8 +22,10 @@ def ran(workspace: Workspace) -> list[int]:
 @pytest.mark.journey
 def test_lf_selects_runs_that_failed_or_were_not_scored(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS, limits={"max_errors": 4})
+
     workspace.run(CONFIG).assert_outcomes(passed=2, failed=1, errors=1)
     assert workspace.last_failed() == ids(1, 2)
+
     workspace.run(CONFIG, "--lf").assert_outcomes(failed=1, errors=1)
     assert len(workspace.run_dirs()) == 2
     assert ran(workspace) == [1, 2]
@@ -33,7 +35,9 @@ def test_lf_selects_runs_that_failed_or_were_not_scored(workspace: Workspace) ->
 def test_the_cache_keeps_node_ids_of_python_tests_only(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS, limits={"max_errors": 0})
     workspace.write("test_python.py", "def test_python(): raise AssertionError\n")
+
     workspace.run(CONFIG, "test_python.py", "--osmosis-batch-size=4")
+
     assert workspace.last_failed() >= ids(2) | {"test_python.py::test_python"}
     assert not [nodeid for nodeid in workspace.last_failed() if "[limit" in nodeid]
     node_ids = read_json(workspace.root / ".pytest_cache" / "v" / "cache" / "nodeids")
@@ -98,7 +102,9 @@ def test_the_first_rows_run_once_and_their_scores_decide_nothing(workspace: Work
 @pytest.mark.slow
 def test_an_error_fails_a_smoke_run_whatever_max_errors_allows(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, BROKEN, FAIL, {}, {}], limits={"max_errors": 0})
+
     result = workspace.run(CONFIG, "--osmosis-smoke", exits=1)
+
     result.assert_outcomes(passed=4, errors=1)
     result.stdout.fnmatch_lines(["run it again: pytest *row1-run0* --osmosis-smoke"])
 
@@ -106,8 +112,10 @@ def test_an_error_fails_a_smoke_run_whatever_max_errors_allows(workspace: Worksp
 @pytest.mark.slow
 def test_a_smoke_run_of_all_rows_is_not_a_run_of_the_plan(workspace: Workspace) -> None:
     workspace.eval(rows=2)
+
     smoke = workspace.run(CONFIG, "--osmosis-smoke", "--osmosis-smoke-rows=4")
     whole = workspace.run(CONFIG)
+
     smoke.stdout.fnmatch_lines(["  smoke: first 2 rows, *", "smoke: 2 of 2 runs, *"])
     assert read_json(workspace.run_dirs()[0] / "results.json")["partial"] is True
     assert "last eval run" not in whole.stdout.str()
@@ -121,6 +129,8 @@ def test_lf_selects_errors_and_forgets_no_failure_that_only_a_score_hides(worksp
     assert workspace.last_failed() == ids(0, 2, 5)
     rows[1:4] = [FAIL, {}, BROKEN]
     workspace.eval(rows=rows)
+
     workspace.run(CONFIG, "--osmosis-smoke").assert_outcomes(passed=4, errors=1)
+
     assert workspace.last_failed() == ids(0, 3, 5)
     workspace.run(CONFIG, "--osmosis-smoke", "--lf").assert_outcomes(passed=1, errors=1)

@@ -46,6 +46,8 @@ def test_bounds_of_each_rollout_are_shown_kept_and_told_apart(workspace: Workspa
 def test_provider_limits_hold_inline_too(workspace: Workspace) -> None:
     """The second request waits for about 0.8 s, less the time of the first rollout, which is long on a busy machine."""
     workspace.eval(rows=2, execution={"requests_per_minute": 60})
+
     workspace.run(CONFIG, "--osmosis-inline", exits=0)
+
     times = [datetime.fromisoformat(event["at"]) for kind in ("start", "rollout") for event in workspace.events(kind)]
     assert (max(times) - min(times)).total_seconds() > 0.7

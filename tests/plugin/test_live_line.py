@@ -77,7 +77,9 @@ def live_lines(written: str) -> list[str]:
 @pytest.mark.journey
 def test_on_a_terminal_the_line_is_rewritten_and_erased_at_the_end(workspace: Workspace) -> None:
     workspace.eval("評価 x", rows=8)
+
     written = on_a_terminal(workspace, "--osmosis-config=configs/eval/評価 x.toml", columns=50)
+
     lines = live_lines(written)
     assert len(lines) > 2
     assert all(width(line) < 50 for line in lines)
@@ -105,7 +107,9 @@ def test_slow_workers_are_reported_on_a_clean_line(workspace: Workspace) -> None
     workspace.eval(rows=8)
     late = "import os, time\nif os.environ.get('PYTEST_XDIST_WORKER') == 'gw1':\n    time.sleep(1)\n"
     workspace.write("conftest.py", late)
+
     written = on_a_terminal(workspace, "-n2", CONFIG)
+
     assert live_lines(written)
     assert [line for line in on_screen(written) if "workers [" in line] == ["2 workers [8 items]"]
 
@@ -113,7 +117,9 @@ def test_slow_workers_are_reported_on_a_clean_line(workspace: Workspace) -> None
 def test_output_of_a_python_test_stays(workspace: Workspace) -> None:
     workspace.eval(rows=4)
     workspace.write("test_python.py", PYTHON_TEST)
+
     written = on_a_terminal(workspace, "-s", "test_python.py", "configs/eval/x.toml")
+
     assert "never hidden\nF" in written.replace("\r\n", "\n").replace("\x1b[31m", "")
     assert live_lines(written)
 
@@ -135,9 +141,11 @@ def test_the_line_is_updated_while_no_report_arrives(workspace: Workspace) -> No
         model, execution = {"base_url": server.base_url}, {"watchdog_s": 1}
         workspace.eval(rows=4, evaluation={"batch_size": 2}, model=model, execution=execution)
         session = workspace.start(CONFIG, "--osmosis-no-probe")
+
         session.wait_for("osmosis x: nothing has finished for")
         session.wait_for("osmosis: x 1/4, 100% passed")
         server.release()
+
         assert session.wait() == 0, session.output
 
 
@@ -150,6 +158,8 @@ def test_several_evals_share_a_line_that_counts_all(workspace: Workspace) -> Non
         workspace.eval("set10", rows=4, model={"base_url": server.base_url})
         workspace.eval("set11", rows=5)
         session = workspace.start("--osmosis-config=configs/eval")
+
         session.wait_for("osmosis: 2/4 evals, 4/12 runs, set10 1/4, 100% passed, mean 1.000, 1 in flight")
         server.release()
+
         assert session.wait() == 9, session.output

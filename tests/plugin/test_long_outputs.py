@@ -83,7 +83,9 @@ def test_options_set_how_many_failures_are_shown(workspace: Workspace) -> None:
 
 def test_errors_and_failures_share_the_bound(workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 0.0}] * 9 + [{"reward": "raises"}] * 9, limits={"max_errors": "100%"})
+
     lines = workspace.run(CONFIG).outlines
+
     assert [len(blocks(section(lines, title))) for title in ("ERRORS", "FAILURES")] == [5, 5]
     assert section(lines, "ERRORS")[-1] == section(lines, "FAILURES")[-1] == MORE.format(4)
     assert section(lines, "short test summary info")[-1] == MORE.format(8)
@@ -91,7 +93,9 @@ def test_errors_and_failures_share_the_bound(workspace: Workspace) -> None:
 
 def test_a_failed_gate_is_always_listed_and_runs_that_it_excuses_are_bounded(workspace: Workspace) -> None:
     workspace.eval(rows=WRONG, gate={"pass_rate": ">= 0.9"})
+
     lines = workspace.run(CONFIG, "-rfx").outlines
+
     assert blocks(lines)[-1:] != ["x[row12-run0]"]
     assert [line.partition(" - ")[0] for line in summary(lines)] == [
         "FAILED configs/eval/x.toml::x[gate pass_rate >= 0.9]"
@@ -104,6 +108,7 @@ def test_other_plugins_see_every_report(workspace: Workspace) -> None:
     workspace.eval(rows=WRONG)
     sees = "terminalreporter.write_line(f\"conftest sees {len(terminalreporter.stats['failed'])}\")"
     workspace.write("conftest.py", f"def pytest_terminal_summary(terminalreporter):\n    {sees}\n")
+
     workspace.run(CONFIG).stdout.fnmatch_lines(["conftest sees 13", "* osmosis: x *"])
 
 
@@ -144,7 +149,9 @@ def test_after_an_internal_error_the_verdict_is_still_above_the_last_line(worksp
     workspace.eval(rows=2)
     hook = f"import pytest\n@pytest.hookimpl(trylast=True)\ndef pytest_runtestloop(session):\n    {broken}\n"
     workspace.write("conftest.py", hook)
+
     lines = [line for line in workspace.run(CONFIG).outlines if line]
+
     ours = next(number for number, line in enumerate(lines) if re.fullmatch("-+ osmosis: x -+", line))
     last = next(number for number, line in enumerate(lines) if re.match(r"=+ .* in [\d.]+s", line))
     assert ours < last
@@ -202,6 +209,7 @@ def test_text_of_others_cannot_colour_a_line(workspace: Workspace) -> None:
     with ChatServer(status(401, error)) as server:
         workspace.eval(rows=4, model={"base_url": server.base_url}, gate={"pass_rate": ">= 0.5"})
         result = workspace.run("--color=yes", "--osmosis-no-probe", CONFIG).stdout.str()
+
     assert any(YELLOW in line and r"\x1b[32mHOLDS\x1b[0m \x9b32m" in line for line in result.splitlines())
     assert f"gate pass_rate >= 0.5: {YELLOW}NOT MEASURED{END}" in result
     assert f"{GREEN}HOLDS" not in result

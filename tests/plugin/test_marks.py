@@ -25,7 +25,9 @@ def test_a_test_that_will_not_run_is_not_rolled_out_and_no_gate_is_decided_witho
     workspace.write("conftest.py", marking(**never))
     with ChatServer(reply("42")) as server:
         workspace.eval(rows=[PASS] * 6, model={"base_url": server.base_url}, gate={"pass_rate": ">= 0.1"})
+
         result = workspace.run(CONFIG, "--osmosis-no-probe", "-rs", exits=1)
+
         assert len(server.requests) == 2
     result.assert_outcomes(passed=2, skipped=3, xfailed=1, errors=1)
     result.stdout.fnmatch_lines(["*gate pass_rate >= 0.1: not decided (only 2 of 6 runs selected)"])
@@ -103,7 +105,9 @@ def test_marks_and_hooks_mean_what_they_mean_to_pytest(workspace: Workspace, nam
     workspace.write("conftest.py", session.conftest)
     gate = {} if session.minimum is None else {"pass_rate": f">= {session.minimum}"}
     workspace.eval(rows=session.rows, gate=gate)
+
     result = workspace.run(CONFIG, *session.words, exits=session.exit)
+
     counts = result.parseoutcomes()
     assert {
         outcome: n for outcome, n in counts.items() if outcome not in ("deselected", "warnings")

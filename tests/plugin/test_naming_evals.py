@@ -19,7 +19,9 @@ def test_osmosis_config_is_repeatable_and_takes_a_folder(workspace: Workspace) -
     workspace.write("configs/eval/deeper/not_taken.toml", "")
     workspace.write("configs/eval/endpoints.toml", "")
     workspace.eval("other", rows=1, folder="second")
+
     result = workspace.run("--osmosis-config=configs/eval", "--osmosis-config=second/configs/eval/other.toml")
+
     result.assert_outcomes(passed=4)
     assert [len(workspace.run_dirs(name)) for name in ("x", "y", "z")] == [1, 1, 1]
     assert len(workspace.run_dirs("other", folder="second")) == 1
@@ -46,6 +48,7 @@ def test_paths_are_relative_to_the_current_folder_and_configs_may_be_outside_the
 @pytest.mark.slow
 def test_a_folder_or_testpaths_never_start_an_eval(workspace: Workspace) -> None:
     workspace.eval()
+
     for words in (".", "configs", "configs/eval/x.toml", "tests configs", "tests ."):
         testpaths, *folders = words.split()
         workspace.ini(f"testpaths = {testpaths}")
@@ -61,7 +64,9 @@ def test_a_folder_or_testpaths_never_start_an_eval(workspace: Workspace) -> None
 @pytest.mark.journey
 def test_a_folder_never_starts_an_eval_under_xdist(workspace: Workspace) -> None:
     workspace.eval()
+
     result = workspace.run("-n2", "configs", exits=5)
+
     assert not (workspace.root / ".osmosis").exists()
     assert "osmosis: x" not in result.stdout.str()
 
@@ -181,7 +186,9 @@ def test_the_command_of_eval_mode_runs_all_rows(workspace: Workspace) -> None:
 @pytest.mark.slow
 def test_the_suggested_rerun_command_works(workspace: Workspace) -> None:
     fill(workspace, wrong=11)
+
     result = workspace.run(*COMMAND, "--osmosis-limit=12", "--osmosis-set=sampling.seed=3")
+
     result.assert_outcomes(passed=11, failed=1)
     hint = next(line for line in result.outlines if line.startswith("run it again: pytest "))
     words = shlex.split(hint.partition("pytest ")[2])
@@ -196,6 +203,7 @@ def test_the_suggested_rerun_command_works(workspace: Workspace) -> None:
 def test_a_dataset_argument_needs_no_option(workspace: Workspace) -> None:
     fill(workspace)
     others = [word for word in COMMAND if "dataset" not in word]
+
     workspace.run("test_data.jsonl::test_data[row3-run0]", *others).assert_outcomes(passed=1)
     missing = workspace.run("test_data.jsonl::test_data[row12-run0]", *others, exits=4)
     text = "not found; this eval has tests like 'test_data.jsonl::test_data?row0-run0?', which --co lists"
@@ -211,7 +219,9 @@ def test_the_current_folder_is_the_workspace_wherever_the_dataset_is(
     fill(workspace, "deep/er")
     (workspace.root / "deep/er/test_data.jsonl").rename(workspace.root / "rows.jsonl")
     monkeypatch.chdir(workspace.root / "deep/er")
+
     result = workspace.run(*COMMAND, "--osmosis-dataset=../../rows.jsonl", "--osmosis-limit=2", "-v")
+
     result.assert_outcomes(passed=2)
     result.stdout.fnmatch_lines(["*rows.jsonl::rows?row1-run0? *"])
     assert (workspace.root / "deep/er/.osmosis/runs").is_dir()
@@ -220,6 +230,8 @@ def test_the_current_folder_is_the_workspace_wherever_the_dataset_is(
 def test_collect_only_loads_and_writes_nothing(workspace: Workspace) -> None:
     fill(workspace)
     (workspace.root / "server.py").unlink()
+
     result = workspace.run(*COMMAND, "--osmosis-agent=chat", "--osmosis-model=openai/x", "--co", "-q", exits=0)
+
     assert result.outlines[:2] == ["test_data.jsonl::test_data[row0-run0]", "test_data.jsonl::test_data[row1-run0]"]
     assert not (workspace.root / ".osmosis").exists()

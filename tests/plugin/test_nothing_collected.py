@@ -19,6 +19,7 @@ def test_evals_of_a_folder_are_named_with_their_command_unless_something_was_col
     workspace.eval("x")
     workspace.eval("y")
     (workspace.root / "rewards.py").unlink()
+
     for named in (("configs/eval",), ("configs",), (".",), ()):
         assert hints(workspace.run(*named, exits=5)) == [
             "osmosis: configs/eval holds 2 evals that run only if the command names them: "
@@ -34,6 +35,7 @@ def test_evals_of_a_folder_are_named_with_their_command_unless_something_was_col
 def test_nothing_is_said_where_nothing_is_ours(workspace: Workspace) -> None:
     workspace.write("app.py", OTHER)
     workspace.write("configs/eval/endpoints.toml", "")
+
     for arguments in ((), ("app.py",), ("configs",)):
         assert hints(workspace.run(*arguments, exits=5)) == []
 
@@ -41,6 +43,7 @@ def test_nothing_is_said_where_nothing_is_ours(workspace: Workspace) -> None:
 @pytest.mark.addon
 def test_under_the_lab_a_command_without_a_reward_function_says_what_is_one(workspace: Workspace) -> None:
     workspace.write("mine.py", OTHER)
+
     assert hints(workspace.run("--osmosis-lab", "mine.py", exits=5)) == [
         "osmosis: no reward function was found in mine.py; name the file of a function whose first parameter is "
         "solution_str or messages and that takes a ground_truth, or decorate one in a test module with @osmosis_reward"
@@ -73,8 +76,10 @@ def test_a_missing_library_leads_to_the_page_about_its_code(workspace: Workspace
     workspace.eval(scoring={"eval_fns": [f"{module}:right" for module in modules]})
     for module, statement in modules.items():
         workspace.write(f"{module}.py", f"{statement}\n{OURS}")
+
     tested = workspace.run(*(f"{module}.py" for module in modules))
     evaluated = workspace.run("--osmosis-config=configs/eval/x.toml")
+
     assert (tested.ret, evaluated.ret) == (2 if not workspace.distributed else 1, 4)
     for module, statement in modules.items():
         missing, error, said = MISSING[statement]

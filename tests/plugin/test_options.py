@@ -35,6 +35,7 @@ def pipe() -> Iterator[Pipe]:
 
 def test_n_and_limit_override_the_config(workspace: Workspace) -> None:
     workspace.eval(rows=5, data={"rows": "4"}, evaluation={"n": 7})
+
     workspace.run(CONFIG, "--osmosis-n=2", "--osmosis-limit=3").assert_outcomes(passed=6)
     rows = {row["row_index"]: [run["run_index"] for run in row["runs"]] for row in workspace.results()["rows"]}
     assert rows == {0: [0, 1], 1: [0, 1], 2: [0, 1]}
@@ -45,6 +46,7 @@ def test_n_and_limit_override_the_config(workspace: Workspace) -> None:
 def test_batch_size_limits_rollouts_in_flight(workspace: Workspace) -> None:
     with ChatServer(reply("42"), together(2, reply("42"))) as server:  # after the probe
         workspace.eval(rows=12, model={"base_url": server.base_url})
+
         workspace.run(CONFIG, "--osmosis-batch-size=3").assert_outcomes(passed=12)
         assert 1 < server.max_in_flight <= 3
         assert len(server.requests) == 12 + 1  # the probe
@@ -57,6 +59,7 @@ def test_batch_size_limits_rollouts_in_flight(workspace: Workspace) -> None:
 )
 def test_output_is_a_file_or_a_folder(workspace: Workspace, output: str, written: str) -> None:
     workspace.eval(rows=1)
+
     workspace.run(CONFIG, f"--osmosis-output={output}", exits=0).stdout.fnmatch_lines([f"results: {written}"])
     assert read_json(workspace.root / written) == workspace.results()
 
@@ -65,10 +68,12 @@ def test_output_is_a_file_or_a_folder(workspace: Workspace, output: str, written
 def test_outputs_of_several_evals_are_named_after_them(workspace: Workspace) -> None:
     workspace.eval("x", rows=1)
     workspace.eval("y", rows=2)
+
     workspace.run(*BOTH, "--osmosis-output=out.json", exits=4).stderr.fnmatch_lines(
         ["ERROR: --osmosis-output=out.json: 2 evals run; pass a folder, or a path with {name}"]
     )
     assert not (workspace.root / ".osmosis").exists()
+
     for output, written in (("out/{name}-1.json", "out/{}-1.json"), ("out/", "out/{}.json")):
         workspace.run(*BOTH, f"--osmosis-output={output}", exits=0)
         for name in ("x", "y"):
@@ -103,7 +108,9 @@ def test_a_pipe_of_secrets_is_named_and_its_values_are_never_shown(workspace: Wo
     workspace.eval("x", secrets={"required": ["FIRST_SECRET", "SECOND_SECRET"]}, evaluation={"n": "s3cr3t-0123456789"})
     workspace.eval("y", secrets={"required": ["THIRD_SECRET"]})
     path = pipe(b"FIRST_SECRET=s3cr3t-0123456789\n")
+
     result = workspace.run(*BOTH, f"--osmosis-secrets-file={path}", exits=4)
+
     missing = [line for line in result.errlines if line.startswith("ERROR: secret ")]
     assert [line.split()[2] for line in missing] == ["SECOND_SECRET:", "THIRD_SECRET:"]
     assert all(f"missing or empty in {path} and in the environment" in line for line in missing)
@@ -134,6 +141,7 @@ def test_empty_ini_keys_and_variables_are_exit_4(workspace: Workspace, monkeypat
     result = workspace.run(CONFIG, "-oosmosis_max_in_flight=", exits=4)
     said = [line for line in result.stderr.lines if line]
     assert sorted(said) == [f"ERROR: ini osmosis_{name}: {BLANK}" for name in ("max_in_flight", "secrets_file")]
+
     workspace.ini()
     monkeypatch.setenv("PYTEST_OSMOSIS_OUTPUT", "")  # CI sets variables to nothing
     monkeypatch.setenv("PYTEST_OSMOSIS_MODEL", " ")
@@ -142,7 +150,9 @@ def test_empty_ini_keys_and_variables_are_exit_4(workspace: Workspace, monkeypat
 
 def test_help_shows_everyday_options_and_leads_to_others(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
+
     lines = workspace.run("--help").outlines
+
     without_ours = len(workspace.run("--help", "-p", "no:osmosis").outlines)
     assert len(lines) - without_ours <= 40
     flags = [line.split()[0].partition("=")[0] for line in lines if line.startswith("  --osmosis-")]
@@ -157,6 +167,7 @@ def test_help_and_the_version_are_shown_and_what_else_is_typed_is_pytest_s_to_re
     assert workspace.run("--help", "--model=x").ret == 0
     for n in (1, 2):
         result = workspace.run(*["--version"] * n, "--model=x")  # each release ignores or refuses the option
+
         result.stdout.fnmatch_lines([f"*pytest *{pytest.__version__}*"])
         assert "an eval takes" not in result.stderr.str()
         assert result.ret == 0 or n == 2 or pytest.version_tuple < (9,)
@@ -167,6 +178,7 @@ def test_options_of_other_plugins_keep_their_meaning(workspace: Workspace) -> No
     workspace.write("conftest.py", f"def pytest_addoption(parser):\n{add}")
     test = "def test_x(pytestconfig):\n    get = pytestconfig.getoption\n"
     workspace.write("test_x.py", f"{test}    assert (get('--model'), get('--hosted')) == ('a/b', True)\n")
+
     workspace.run("test_x.py", "--model", "a/b", "-A").assert_outcomes(passed=1)
     assert workspace.run("--help", "--model=a/b").ret == 0
 
@@ -179,7 +191,9 @@ ARGUMENTS = ("--osmosis-dataset=data/x.jsonl", "--osmosis-eval-fn=rewards:score"
 def test_without_fastmcp_the_extra_is_named(workspace: Workspace) -> None:
     workspace.eval()
     workspace.write("mcp/main.py", "from fastmcp import FastMCP\n")
+
     result = workspace.run("--osmosis-mcp=mcp", *ARGUMENTS, exits=4)
+
     assert "[agent] mcp: fastmcp is not installed; pip install 'pytest-osmosis[mcp]'" in result.stderr.str()
     assert workspace.run_dirs("x") == []
 
@@ -187,5 +201,7 @@ def test_without_fastmcp_the_extra_is_named(workspace: Workspace) -> None:
 def test_an_option_replaces_the_agent_of_a_config(workspace: Workspace) -> None:
     workspace.eval(agent={"agent": "chat"})
     workspace.write("mcp/main.py", "")
+
     result = workspace.run(CONFIG, "--osmosis-mcp=mcp", "--osmosis-dry-run", exits=0)
+
     assert '  overridden: mcp = "mcp" (--osmosis-mcp)' in result.outlines

@@ -104,12 +104,14 @@ def test_options_of_addopts_and_variables_that_say_no_apply_to_an_eval_that_the_
         for name in ("FRESH", "UPDATE_BASELINE", "SAVE_TO_HF_HUB"):
             monkeypatch.setenv(f"PYTEST_OSMOSIS_{name}", value)
         workspace.run(CONFIG, "--co", exits=0)
+
     workspace.run(CONFIG).assert_outcomes(passed=6)
 
 
 def test_a_dry_run_checks_and_shows_but_runs_nothing(workspace: Workspace) -> None:
     workspace.eval(scoring={"eval_fns": ["nowhere:score"]})
     workspace.write("tests/test_python.py", "def test_python(): open('ran', 'w')\n")
+
     workspace.run(CONFIG, "tests", "--osmosis-dry-run", "--osmosis-n=2", exits=0).stdout.fnmatch_lines("""
           3 rows x 2 runs = 6 rollouts*
         osmosis: dry run: no code was loaded, no model asked, no test run, nothing written
@@ -230,6 +232,7 @@ def test_collect_run_starts_evals_of_collected_folders(workspace: Workspace) -> 
     workspace.write("configs/eval/endpoints.toml", "")
     workspace.write("configs/other.toml", "")
     workspace.ini("osmosis_collect = run")
+
     workspace.run().assert_outcomes(passed=4)
     workspace.run("tests").assert_outcomes(passed=1)
     workspace.run("--osmosis-config=configs/eval/y.toml").assert_outcomes(passed=2)

@@ -52,7 +52,9 @@ def test_reward_files_are_tested_and_other_tests_see_no_sdk(workspace: Workspace
     write_eval(workspace)
     workspace.ini("osmosis_rewards = rewards.py")
     workspace.write("test_a.py", TESTS)
+
     result = workspace.run("--osmosis-lab", "-v")
+
     outcomes = result.parseoutcomes()
     assert outcomes["skipped"] == 1  # importorskip("osmosis_ai")
     assert (outcomes["passed"], outcomes.get("failed", 0), outcomes.get("errors", 0)) == (10, 0, 0)
@@ -65,7 +67,9 @@ def test_reward_files_are_tested_and_other_tests_see_no_sdk(workspace: Workspace
 @pytest.mark.parametrize("inline", [[], ["--osmosis-inline"]], ids=["hosts", "inline"])
 def test_an_eval_scores_with_functions_that_import_the_sdk(workspace: Workspace, inline: list[str]) -> None:
     write_eval(workspace)
+
     result = workspace.run(CONFIG, *inline, exits=0)
+
     assert result.parseoutcomes()["passed"] == 3
     result.stdout.fnmatch_lines([NOTE])
 
@@ -74,8 +78,10 @@ def test_an_eval_scores_with_functions_that_import_the_sdk(workspace: Workspace,
 def test_it_can_be_turned_off(workspace: Workspace) -> None:
     write_eval(workspace)
     workspace.ini("osmosis_rewards = rewards.py", "osmosis_compat = false")
+
     tested = workspace.run()
     evaluated = workspace.run(CONFIG)
+
     assert (tested.ret, evaluated.ret) == (2, 4)
     tested.stdout.fnmatch_lines(["osmosis: no module osmosis_ai: *osmosis_compat = false*"])
     evaluated.stderr.fnmatch_lines(["ERROR: x: rewards:number: does not load: *osmosis_compat = false*"])

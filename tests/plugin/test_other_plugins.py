@@ -73,7 +73,9 @@ def test_no_timer_of_others_runs_during_the_wait_for_a_rollout(workspace: Worksp
     workspace.write("conftest.py", TIMED)
     workspace.write("test_python.py", "def test_python():\n    pass\n")
     workspace.eval(rows=2)
+
     done = workspace.run_process("test_python.py", CONFIG, "--timeout=600", "-o", "faulthandler_timeout=600")
+
     done.assert_outcomes(passed=3)
     timed = (workspace.root / "timed").read_text().splitlines()
     assert sorted(timed) == ["test_python: faulthandler", "test_python: pytest-timeout"]
@@ -96,7 +98,9 @@ def test_rerun_plugins_do_not_repeat_a_rollout(workspace: Workspace, option: str
     with ChatServer(reply("42")) as server:
         rows: list[dict[str, Any]] = [{"score": 0.0}, {"reward": "raises"}, {}]
         workspace.eval(rows=rows, model={"base_url": server.base_url}, limits={"max_errors": 9})
+
         done = workspace.run_process("test_flaky.py", CONFIG, "--osmosis-no-probe", option)
+
         assert len(server.requests) == 3
     outcomes = done.parseoutcomes()
     assert outcomes.keys() & {"rerun", "retried"}, "the Python test is repeated"
@@ -109,7 +113,9 @@ def test_pytest_repeat_does_not_repeat_a_rollout(workspace: Workspace) -> None:
     workspace.write("test_python.py", "def test_python():\n    pass\n")
     with ChatServer(reply("42")) as server:
         workspace.eval(rows=2, model={"base_url": server.base_url})
+
         done = workspace.run_process("test_python.py", CONFIG, "--osmosis-no-probe", "--count=3")
+
         assert len(server.requests) == 2
     done.assert_outcomes(passed=3 + 2)
 
@@ -138,7 +144,9 @@ def test_coverage_and_asyncio_work_alongside_an_eval(workspace: Workspace) -> No
     workspace.write("test_python.py", PYTHON)
     workspace.eval(rows=2)
     words = [sys.executable, "-mpytest", *workspace.arguments, CONFIG, "test_python.py", "--cov=."]
+
     done = workspace.pytester.run(*words, *([] if workspace.distributed else ["--osmosis-inline"]), timeout=DEADLINE_S)
+
     done.assert_outcomes(passed=4)
     done.stdout.fnmatch_lines(["TOTAL *"])
 
@@ -167,9 +175,12 @@ def pytest_configure(config):
 def test_a_terminal_of_another_plugin_gets_no_live_line_and_internal_errors(workspace: Workspace) -> None:
     workspace.write("conftest.py", TERMINAL)
     workspace.eval(rows=2)
+
     done = workspace.run(CONFIG, exits=0)
+
     assert "INTERNALERROR" not in done.stdout.str()
     assert workspace.results()["summary"]["total_runs"] == 2
+
     workspace.write("conftest.py", TERMINAL + "\ndef pytest_runtest_logreport():\n    raise OSError('disk')\n")
     done = workspace.run(CONFIG, exits=pytest.ExitCode.INTERNAL_ERROR)
     assert done.stderr.str().count("Error: disk") == 1
@@ -182,6 +193,7 @@ def test_a_terminal_of_another_plugin_gets_no_live_line_and_internal_errors(work
 @pytest.mark.parametrize("dist", ["each", "loadgroup", "worksteal", "loadscope", "loadfile"])
 def test_every_dist_mode_rolls_out_each_run_once(workspace: Workspace, dist: str) -> None:
     workspace.eval(rows=6, evaluation={"batch_size": 3})
+
     workspace.run(CONFIG, "-n2", f"--dist={dist}").assert_outcomes(passed=12 if dist == "each" else 6)
     assert sorted(event["row"] for event in workspace.events("start")) == list(range(6))
 
@@ -192,7 +204,9 @@ def test_groups_of_xdist_are_not_part_of_a_tests_name(workspace: Workspace) -> N
     workspace.eval(rows=[{}, {"score": 0.0}])
     workspace.write("conftest.py", GROUPED)
     workspace.write("test_rollouts.py", OVER_ROLLOUTS)
+
     done = workspace.run(CONFIG, "test_rollouts.py", "--osmosis-source=model", "-n2", "--dist=loadgroup")
+
     done.assert_outcomes(passed=2, failed=2)
     hints = [line for line in done.outlines if line.startswith("run it again: ")]
     assert [hint.partition("[")[2].partition("]")[2][:1] for hint in hints] == ["'", "'"]
@@ -202,8 +216,10 @@ def test_stepwise_keeps_the_order_of_collection(workspace: Workspace) -> None:
     with ChatServer(slow(0.5, reply("slow")), reply("42")) as server:
         rows = [{}, {}, {"score": 0.0}, {}]
         workspace.eval(rows=rows, evaluation={"batch_size": 4}, model={"base_url": server.base_url})
+
         first = workspace.run(CONFIG, "--sw", "--osmosis-no-probe", "-v")
         again = workspace.run(CONFIG, "--sw", "--osmosis-no-probe")
+
     assert (first.ret, again.ret) == (2, 2)
     first.assert_outcomes(passed=2, failed=1)
     first.stdout.fnmatch_lines(["*x[[]row0-run0[]] PASSED*", "*x[[]row1-run0[]] PASSED*", "*x[[]row2-run0[]] FAILED*"])

@@ -79,7 +79,9 @@ def test_trace_stops_at_the_entry_of_agent_and_rewards(workspace: Workspace) -> 
 def test_pdb_opens_where_an_agent_raised_inline(workspace: Workspace) -> None:
     workspace.write("agent.py", AGENT.format(first="asked / 0"))
     workspace.eval(rows=2, agent={"agent": "agent:rollout"})
+
     done = workspace.run_process(CONFIG, INLINE, "--pdb", stdin=say("asked", "ctx.row_index") + say("ctx.row_index"))
+
     assert printed(done) == ["('say', 1)", "('say', 0)", "('say', 1)"]
     done.stdout.fnmatch_lines(["*agent.py(4)rollout()", "*asked / 0"])
     done.assert_outcomes(errors=2)
@@ -88,7 +90,9 @@ def test_pdb_opens_where_an_agent_raised_inline(workspace: Workspace) -> None:
 def test_quitting_the_debugger_ends_the_session_and_fails_no_run(workspace: Workspace) -> None:
     workspace.write("agent.py", AGENT.format(first="breakpoint()"))
     workspace.eval(rows=3, agent={"agent": "agent:rollout"})
+
     done = workspace.run_process(CONFIG, INLINE, stdin=say("ctx.row_index") + b"q\n")
+
     assert (done.ret, printed(done)) == (2, ["('say', 0)"])
     done.stdout.fnmatch_lines(["*Exit: Quitting debugger*"])
     results = workspace.results()
@@ -135,7 +139,9 @@ def test_pdb_opens_where_a_grader_returned(workspace: Workspace) -> None:
     workspace.write("rollouts/x/main.py", GRADER)
     experiment = {"rollout": "x", "entrypoint": "main.py"}
     workspace.eval(rows=1, experiment=experiment, scoring={"eval_fns": None})
+
     done = workspace.run_process(CONFIG, "--pdb", stdin=say("wanted, ctx.sample.reward"))
+
     assert printed(done) == ["('say', '0', 0.0)"]
     done.assert_outcomes(failed=1)
 
@@ -143,7 +149,9 @@ def test_pdb_opens_where_a_grader_returned(workspace: Workspace) -> None:
 def test_pdb_does_not_repeat_a_rollout_that_failed(workspace: Workspace) -> None:
     workspace.write("agent.py", AGENT.format(first="asked / 0"))
     workspace.eval(rows=1, agent={"agent": "agent:rollout"})
+
     done = workspace.run_process(CONFIG, "--pdb", stdin=say("record.error, messages[0]['role'], ground_truth"))
+
     assert printed(done) == ["('say', 'ZeroDivisionError: division by zero', 'user', '0')"]
     done.stdout.fnmatch_lines(["osmosis: --pdb does not repeat a rollout; `--osmosis-inline --pdb` *"])
     assert len(workspace.events("start")) == 1
@@ -152,7 +160,9 @@ def test_pdb_does_not_repeat_a_rollout_that_failed(workspace: Workspace) -> None
 def test_a_reward_that_ended_its_process_is_not_called_again(workspace: Workspace) -> None:
     workspace.write("rewards.py", "import os\n\ndef score(solution_str, **kwargs):\n    os._exit(3)\n")
     workspace.eval(rows=1)
+
     done = workspace.run_process(CONFIG, "--pdb", stdin=say("str(record.run)"))
+
     assert done.ret == 9
     done.stdout.fnmatch_lines(["osmosis: rewards:score is not called again in pytest's process: it ended its process*"])
     assert printed(done) == ["('say', 'row0-run0')"]

@@ -53,6 +53,7 @@ def test_names_of_prime_eval_set_our_keys(workspace: Workspace, monkeypatch: pyt
 
 def test_no_limit_is_as_many_as_there_are(workspace: Workspace) -> None:
     workspace.eval(rows=4)
+
     for name in ("max-concurrent", "max-concurrent-generation"):
         result = workspace.run(CONFIG, f"--osmosis-{name}=-1", "--osmosis-n=2", "--osmosis-dry-run")
         result.stdout.fnmatch_lines(["  4 rows x 2 runs = 8 rollouts, 8 in flight*"])

@@ -90,6 +90,7 @@ def test_tests_over_rollouts_read_them(workspace: Workspace, workers: list[str])
         "    assert rollout.reasons['rewards:score'] == 'off by one'\n"
         "    assert rollout.score_metrics['rewards:score'] == {'distance': 1}\n",
     )
+
     workspace.run("test_it.py", "--osmosis-source=model", *workers).assert_outcomes(passed=1)
 
 

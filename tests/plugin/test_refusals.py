@@ -119,7 +119,9 @@ def refusing(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 )
 def test_a_command_that_makes_no_sense_is_refused(refusing: Workspace, typed: str) -> None:
     errors = REFUSED[typed]
+
     result = refusing.run(*shlex.split(typed), exits=4)
+
     lines = [line for line in result.errlines if line]
     patterns = [errors] if isinstance(errors, str) else errors
     result.stderr.fnmatch_lines_random([f"*{pattern.replace('[', '[[]')}" for pattern in patterns])
@@ -167,7 +169,9 @@ def test_a_faulty_key_leads_to_no_further_problem(workspace: Workspace) -> None:
         secrets={"required": []},
         rows=[{"user_prompt": 5}],
     )
+
     result = workspace.run(CONFIG, exits=4)
+
     found = sorted(line.partition("] ")[2].partition(":")[0] for line in result.errlines if line)
     assert found == ["dataset", "model_path", "rows"]
 
@@ -208,7 +212,9 @@ def test_an_unwritable_run_folder_is_reported(workspace: Workspace) -> None:
     workspace.eval("x", output={"dir": "runs"})
     workspace.eval("y", output={"dir": "taken"})
     workspace.write("taken", "a file, where a folder would be")
+
     result = workspace.run("--osmosis-config=configs/eval/x.toml", "--osmosis-config=configs/eval/y.toml", exits=4)
+
     result.stderr.fnmatch_lines(
         ["ERROR: taken: no run can be kept there: *; * name another folder in [[]output[]] dir"]
     )

@@ -72,7 +72,9 @@ def test_tests_over_rollouts_are_replayed(workspace: Workspace) -> None:
     workspace.write("test_x.py", TESTS)
     with demo_server() as server:
         run(workspace, server, "test_x.py", "--osmosis-source=model", "--osmosis-record").assert_outcomes(passed=3)
+
     replay = run(workspace, GONE, "test_x.py", "--osmosis-source=model", "--osmosis-replay")
+
     replay.assert_outcomes(passed=3)
     replay.stdout.fnmatch_lines(["  replays cassettes/x.jsonl: no model is asked"])
     assert use(workspace, "x-tests")["replayed"] == 3
@@ -81,7 +83,9 @@ def test_tests_over_rollouts_are_replayed(workspace: Workspace) -> None:
 def test_a_cassette_that_cannot_be_written_fails_the_session(workspace: Workspace) -> None:
     workspace.eval(rows=2)
     workspace.write("conftest.py", IN_THE_WAY)
+
     result = workspace.run(CONFIG, "--osmosis-record", exits=1)
+
     log = f".osmosis/runs/{workspace.run_dirs()[-1].name}/exchanges.jsonl"
     result.stdout.fnmatch_lines([f"*the cassette was not written: cassettes/x.jsonl: *; its exchanges are in {log}*"])
     assert (workspace.root / log).stat().st_mode & 0o777 == 0o600
@@ -110,7 +114,9 @@ def test_a_request_that_was_not_recorded_breaks_the_run_whatever_the_agent_does(
     workspace.eval(rows=2, agent={"agent": "agents:rollout"}, gate={"pass_rate": ">= 0.1"})
     assert workspace.run(CONFIG, "--osmosis-record").ret == 0
     workspace.write("agents.py", agent.replace("Go on?", "Go on!"))
+
     result = workspace.run(CONFIG, "--osmosis-replay", exits=1)
+
     assert workspace.results()["summary"]["boundaries"] == {"provider": 2}
     result.stdout.fnmatch_lines(["*ERROR at setup of x[[]replay[]]*", "2 of 2 runs asked what was not recorded *"])
     result.stdout.fnmatch_lines(['-*"content": "Go on[?]"*', '+*"content": "Go on!"*'], consecutive=True)
@@ -152,7 +158,9 @@ def test_a_baseline_is_measured(workspace: Workspace) -> None:
     words = (CONFIG, "--osmosis-record=new", "--osmosis-update-baseline")
     assert workspace.run(*words).ret == 0
     assert workspace.run(CONFIG, "--osmosis-replay").ret == 0
+
     again = workspace.run(*words, exits=1)
+
     again.stdout.fnmatch_lines(["the baseline is not updated: 2 of 2 requests came from the cassette"])
     replayed = workspace.run_dirs()[1] / "results.json"
     refused = workspace.run(CONFIG, f"--osmosis-set=baseline.results={replayed}", exits=4)
@@ -203,7 +211,9 @@ def test_what_a_killed_session_recorded_is_not_asked_again(workspace: Workspace)
 def test_two_evals_do_not_record_into_one_cassette(workspace: Workspace) -> None:
     for name in ("x", "y"):
         workspace.eval(name, cassette={"path": "all.jsonl", "record": "new"}, data={"path": "data/x.jsonl"})
+
     result = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml", exits=4)
+
     text = "would be written for the cassette of configs/eval/x.toml and for the cassette of configs/eval/y.toml"
     result.stderr.fnmatch_lines([f"ERROR: cassette all.jsonl: {text}; give each a path of its own"])
 
@@ -222,6 +232,7 @@ def test_contradictions_of_options_and_of_variables_are_told(
 ) -> None:
     workspace.eval()
     result = workspace.run(CONFIG, "--osmosis-record=new", "--osmosis-replay", "--osmosis-n=0")
+
     assert problems(result) == [f"--osmosis-replay: contradicts --osmosis-record: {KEEP}"]
     monkeypatch.setenv("PYTEST_OSMOSIS_REPLAY", "1")
     monkeypatch.setenv("PYTEST_OSMOSIS_RECORD", "all")

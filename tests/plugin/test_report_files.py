@@ -13,7 +13,9 @@ from tests.unit.git.repositories import commit, git
 def test_durations_cover_rollout_and_scoring(workspace: Workspace) -> None:
     with ChatServer(slow(0.3, reply("42"))) as server:
         workspace.eval(rows=4, model={"base_url": server.base_url})
+
         workspace.run(CONFIG, "--junitxml=junit.xml", "--osmosis-no-probe")
+
     for row in workspace.results()["rows"]:
         run = row["runs"][0]
         took_s = float(junit_cases(workspace.root / "junit.xml")[f"x[row{row['row_index']}-run0]"].attrib["time"])
@@ -96,11 +98,15 @@ def test_results_name_the_git_commit_of_the_workspace(workspace: Workspace) -> N
     workspace.write("patient.py", PATIENT)
     git(workspace.root, "init")
     head = commit(workspace.root, {".gitignore": "/stdout\n/stderr\n"})  # files of pytester
+
     workspace.run("-ppatient", CONFIG)
+
     provenance = workspace.results()["provenance"]
     assert (provenance["git_commit"], provenance["git_dirty"]) == (head, False)
+
     (workspace.root / "rewards.py").write_text("def score(solution_str, ground_truth):\n    return 1.0\n")
     workspace.run("-ppatient", CONFIG)
+
     assert workspace.results()["provenance"]["git_dirty"] is True
 
 

@@ -169,6 +169,7 @@ def test_a_change_between_two_inline_sessions_of_a_process_is_seen(workspace: Wo
     workspace.write("helpers.py", "given = 1.0\n")
     workspace.eval(rows=1)
     workspace.run(CONFIG, "--osmosis-inline").assert_outcomes(passed=1)
+
     workspace.write("helpers.py", "given = 0.5\n")
     workspace.run(FROM, "--osmosis-inline").assert_outcomes(failed=1)
 
@@ -179,6 +180,7 @@ def test_an_eval_without_a_toml_is_rescored_with_the_same_options(workspace: Wor
     typed = ("chat", "data/x.jsonl", "rewards:score", "demo/arithmetic", "0.5")
     names = ("agent", "dataset", "eval-fn", "model", "pass-threshold")
     workspace.run(*(f"--osmosis-{name}={value}" for name, value in zip(names, typed, strict=True)), "--osmosis-n=2")
+
     workspace.run(FROM).assert_outcomes(passed=2, failed=2)
     workspace.run(FROM, "--osmosis-pass-threshold=0.2", "-k", "row0-").assert_outcomes(passed=2)
     workspace.run("data/x.jsonl::x[row1-run0]", FROM, "--osmosis-pass-threshold=0.8").assert_outcomes(failed=1)
@@ -233,7 +235,9 @@ def test_a_rescored_run_is_shown_with_the_present_ground_truth(workspace: Worksp
     workspace.eval(rows=[{"ground_truth": "0 * 2 = 0\n#### 0"}])
     workspace.run(CONFIG).assert_outcomes(passed=1)
     workspace.eval(rows=[{"ground_truth": "15"}])
+
     result = workspace.run("--osmosis-from=latest")
+
     result.stdout.fnmatch_lines(['FAILED *x?row0-run0? - score 0 < 1: answered "0 * 2 = 0 #### 0", expected "15"'])
     assert "  expected: 15" in workspace.show("row0-run0")
     workspace.run("--osmosis-from=latest")
@@ -245,7 +249,9 @@ def test_a_secret_in_a_ground_truth_is_redacted(workspace: Workspace, monkeypatc
     monkeypatch.setenv("SERVICE_KEY", "sk-very-secret-0123456789")
     row = {"score": 0.0, "ground_truth": "x" * 100 + "sk-very-secret-0123456789"}
     workspace.eval(rows=[row], secrets={"required": ["SERVICE_KEY"]})
+
     result = workspace.run(CONFIG, "--osmosis-markdown=page.md", "--junitxml=junit.xml")
+
     result.stdout.fnmatch_lines(['*expected "x*...x*?SERVICE_KEY?" (125 characters)*'])
     files = [workspace.root / "page.md", workspace.root / "junit.xml", *workspace.run_dirs()[0].glob("*")]
     said = [path.read_text(encoding="utf-8") for path in files if path.is_file()]

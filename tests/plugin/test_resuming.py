@@ -195,7 +195,9 @@ def test_after_maxfail_the_command_lifts_it(workspace: Workspace) -> None:
     (workspace.root / "slow-2").unlink()
     lost = calls(workspace) - Counter(event["row"] for event in workspace.events("rollout"))
     assert stopped.outlines[-1].endswith(f"{CONFIG} -x --maxfail=0 {RESUME}")
+
     resumed = paste(workspace, "\n".join(stopped.outlines))
+
     assert resumed.ret == 1
     assert calls(workspace) == Counter(range(6)) + lost
 
@@ -236,8 +238,10 @@ def test_without_a_name_the_newest_run_that_fits_goes_on(workspace: Workspace) -
 def test_without_a_name_no_run_grows_by_n_and_rows_may_be_added(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)
     workspace.run(CONFIG, "--osmosis-limit=2", "--osmosis-run=one")
+
     refused = workspace.run(CONFIG, "--osmosis-n=2", RESUME)
     grown = workspace.run(CONFIG, RESUME)
+
     assert (refused.ret, grown.ret, calls(workspace)) == (4, 0, Counter(range(3)))
     refused.stderr.fnmatch_lines(["  one: [[]evaluation] n: 1 -> 2; --osmosis-run=one adds them"])
 
@@ -248,7 +252,9 @@ def test_of_several_evals_none_is_reported_from_a_run_that_does_not_fit(workspac
     both = (CONFIG, "configs/eval/y.toml", "--osmosis-model=demo/arithmetic")
     workspace.run(CONFIG, "--osmosis-run=x1", "--osmosis-model=demo/judge")
     workspace.run("configs/eval/y.toml", "--osmosis-run=y1", "-k", "row0")
+
     result = workspace.run(*both, RESUME)
+
     assert result.ret == 4, "nothing was spent yet"
     assert "ERROR: none of the stored runs of x can be resumed:\n  x1: [experiment] model_path: " in result.stderr.str()
 
@@ -263,6 +269,7 @@ def test_tests_over_rollouts_go_on_too(workspace: Workspace) -> None:
     )
     first = workspace.run("test_answers.py", "--osmosis-source=model", "--osmosis-run=one", "-k", "row0")
     again = workspace.run("test_answers.py", "--osmosis-source=model", "--osmosis-run=one")
+
     assert (first.ret, again.ret) == (0, 0)
     assert calls(workspace) == Counter(range(3))
 
@@ -296,7 +303,9 @@ def test_runs_of_every_kind_go_on(workspace: Workspace, words: list[str], n_roll
     with_agent(workspace, rows=3)
     workspace.run(CONFIG, "--osmosis-run=one", *words, "-k", "row0")
     assert 0 < calls(workspace).total() < n_rollouts
+
     workspace.run(CONFIG, "--osmosis-run=one", *words, exits=0)
+
     assert calls(workspace).total() == n_rollouts
     assert workspace.results("one")["provenance"]["sessions"] == 2
 
@@ -309,6 +318,8 @@ def test_after_an_internal_error_of_pytest_the_command_is_printed_too(workspace:
         "broken_plugin.py",
         "def pytest_runtest_logreport(report):\n    if 'row0' in report.nodeid: raise OSError('no')\n",
     )
+
     broken = workspace.run(CONFIG, "-pbroken_plugin", "--osmosis-run=one", exits=3)
+
     assert broken.outlines[-1].startswith("pytest ")
     assert broken.outlines[-1].endswith(f"{CONFIG} -pbroken_plugin --osmosis-run=one")

@@ -90,7 +90,9 @@ def test_reward_functions_are_collected_only_where_they_are_defined(workspace: W
     workspace.write("more/plain.py", PLAIN)
     workspace.write("more/plain.cases.toml", CASES)
     workspace.write("test_a.py", REWARDS + "\nfrom rewards import spaces as imported\nalias = exact\n")
+
     ids = collected(workspace)
+
     in_test_module = [nodeid.replace("rewards.py", "test_a.py") for nodeid in IDS]
     in_plain = ["more/plain.py::exact[contract]", "more/plain.py::exact[cases-same]"]
     assert ids == [*in_plain, *IDS, *in_test_module]
@@ -102,6 +104,7 @@ def test_a_plain_run_collects_only_files_that_are_named_besides_testpaths(worksp
     workspace.write("tests/test_a.py", "import graded, rewards\nfrom rewards import exact\ndef test_a(): pass\n")
     workspace.ini("pythonpath = .")
     assert collected(workspace) == ["tests/test_a.py::test_a"]
+
     workspace.ini("pythonpath = .", "osmosis_rewards = rewards.py", "testpaths = tests")
     assert outcomes(workspace) == {"passed": 2}
 
@@ -110,6 +113,7 @@ def test_a_plain_run_collects_only_files_that_are_named_besides_testpaths(worksp
 def test_node_ids_keywords_and_markers_select(workspace: Workspace) -> None:
     workspace.write("rewards.py", REWARDS)
     workspace.write("test_a.py", "def test_a(): pass\n")
+
     assert collected(workspace, "rewards.py::spaces[cases-1]") == IDS[2:3]
     assert collected(workspace, "rewards.py::spaces") == IDS[:3]
     assert collected(workspace, "rewards.py", "-k", "exact and contract") == IDS[3:]
@@ -162,7 +166,9 @@ def test_what_a_function_does_decides_its_test(workspace: Workspace, name: str) 
     text, words, expected, lines = TESTED[name]
     workspace.write("rewards.py", text)
     named = [] if any("osmosis_rewards" in word for word in words) else ["rewards.py"]
+
     result = workspace.run(*named, *words)
+
     counts = result.parseoutcomes()
     assert {outcome.removesuffix("s"): n for outcome, n in counts.items()} == expected
     result.stdout.fnmatch_lines(lines)
@@ -199,7 +205,9 @@ short = osmosis_reward(lambda messages, ground_truth: 1.0)
 
 def test_decorated_functions_that_would_not_be_tested_are_collection_errors(workspace: Workspace) -> None:
     workspace.write("rewards.py", HIDDEN)
+
     result = workspace.run("rewards.py", exits=pytest.ExitCode.INTERRUPTED)
+
     fix = "is decorated with @osmosis_reward and would not be tested: a reward function needs a name of its own*"
     result.stdout.fnmatch_lines_random(f"""
         *rewards.py:5: Judge.__call__ {fix}
@@ -215,6 +223,7 @@ def test_a_second_session_of_a_process_knows_only_its_own_functions(workspace: W
     workspace.write("test_a.py", "import rewards\ndef test_a(): pass\n")
     workspace.run().assert_outcomes(passed=1)
     workspace.write("rewards.py", REWARDS.replace("def exact", "def equal"))
+
     workspace.run("rewards.py").assert_outcomes(passed=3, failed=1)
 
 
@@ -226,7 +235,9 @@ def test_an_ini_key_without_a_reward_function_is_a_usage_error(workspace: Worksp
         workspace.write(file, PLAIN)
     workspace.write("folder/rewards.py", PLAIN)
     workspace.write("notes.txt", "")
+
     result = workspace.run(*arguments, exits=4)
+
     for pattern in ("rewrds.py", "more/[*].py", "../else.py", "/else/where.py", "folder", "notes.txt"):
         result.stderr.fnmatch_lines([f"ERROR: ini osmosis_rewards: {pattern}: must be a Python file, or a pattern *"])
     assert "osmosis_rewards: rewards.py" not in result.stderr.str()
@@ -247,6 +258,7 @@ def test_option_and_ini_turn_the_lab_on_which_leaves_no_files_behind(workspace: 
     workspace.write("rewards.py", LEAKY)
     probes = ["determinism", "range", "robustness", "speed", "leaks"]
     in_lab = ["rewards.py::contained[contract]", *(f"rewards.py::contained[lab-{probe}]" for probe in probes)]
+
     assert collected(workspace, "rewards.py") == in_lab[:1]
     assert collected(workspace, "rewards.py", "--osmosis-lab") == in_lab
     workspace.ini("osmosis_lab = true")

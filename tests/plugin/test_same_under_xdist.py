@@ -506,4 +506,5 @@ STORIES: tuple[Callable[[Copy], None], ...] = (
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
 def test_a_session_under_xdist_shows_and_leaves_the_same(story: Callable[[Copy], None], tmp_path: Path) -> None:
     found = differences(story, tmp_path, answer)
+
     assert not found, f"{story.__doc__}\n{found}"

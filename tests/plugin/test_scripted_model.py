@@ -65,6 +65,7 @@ def test_a_script_answers_right_as_often_as_it_says(workspace: Workspace) -> Non
     scores = [run[0]["contains"] for row in whole for run in row]
     assert 0.4 < sum(scores) / len(scores) < 0.95
     assert {run[2] for row in whole for run in row} == {0.0}
+
     workspace.run(CONFIG, "-k", "row2-run5")
     workspace.run(CONFIG, "--osmosis-resume", exits=0)
     assert numbers(workspace) == whole, "what is selected makes no difference"

@@ -10,8 +10,10 @@ from tests.plugin.workspaces import CONFIG, Workspace
 @pytest.mark.slow
 def test_k_selects_runs_by_their_name_and_if_nothing_is_selected_nothing_runs(workspace: Workspace) -> None:
     workspace.eval(rows=13, gate={"pass_rate": ">= 0.5"})
+
     workspace.run(CONFIG, "-k", "row99", exits=5)
     assert not (workspace.root / ".osmosis").exists()
+
     workspace.run(CONFIG, "-k", "row1-").assert_outcomes(passed=1, skipped=1)
     assert [row["row_index"] for row in workspace.results()["rows"]] == [1]
     assert workspace.results()["gates"][0]["state"] == "partial"
@@ -20,8 +22,10 @@ def test_k_selects_runs_by_their_name_and_if_nothing_is_selected_nothing_runs(wo
 @pytest.mark.slow
 def test_options_that_change_only_the_order_leave_the_gate_its_decision(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, {"score": 0.0}, {}], gate={"pass_rate": ">= 0.9"})
+
     for words in (["--nf"], ["--ff"], ["--sw"], ["--sw"], ["-m", "osmosis"]):
         workspace.run(CONFIG, *words, exits=1).assert_outcomes(passed=2, xfailed=1, failed=1)
+
     workspace.run(CONFIG, "--lf", exits=1).assert_outcomes(failed=1, skipped=1, deselected=2)
 
 
@@ -30,10 +34,12 @@ def test_a_named_eval_without_a_selected_test_is_mentioned(workspace: Workspace)
     workspace.eval(rows=3, gate={"pass_rate": ">= 0.9"})
     workspace.write("test_python.py", "def test_python(): pass\n")
     text = "osmosis: x: none of its 3 tests was selected, so nothing was measured"
+
     deselected = workspace.run(CONFIG, "test_python.py", "-m", "not osmosis")
     removing = "def pytest_collection_modifyitems(items):\n    items[:] = [i for i in items if '.py' in i.nodeid]\n"
     workspace.write("conftest.py", removing)
     removed = workspace.run(CONFIG, "test_python.py")
+
     for result in (deselected, removed):
         assert result.ret == 0
         result.stdout.fnmatch_lines([text])
@@ -53,7 +59,9 @@ MISSING = [
 def test_ids_of_missing_tests_are_usage_errors_with_one_that_exists(workspace: Workspace) -> None:
     """Under xdist too, where pytest would collect nothing and exit with 5."""
     workspace.eval(evaluation={"n": 2}, data={"rows": "0"}, gate={"pass_rate": ">= 0.5"})
+
     result = workspace.run(f"{X}[row0-run0]", *MISSING, exits=4)
+
     errors = [line for line in result.errlines if line]
     for line, arg in zip(errors, MISSING, strict=True):
         file = arg.partition("::")[0]

@@ -47,8 +47,10 @@ def test_a_shard_replaces_neither_whole_results_nor_those_of_another_shard(works
     workspace.eval(rows=[{}] * 4, output={"results": "out.json"})
     workspace.run(CONFIG)
     whole = read_json(workspace.root / "out.json")
+
     result = workspace.run(CONFIG, "--osmosis-shard=2/2")
     first = workspace.run(CONFIG, "--osmosis-shard=1/2", "--osmosis-output=out.shard-2-of-2.json")
+
     result.stdout.fnmatch_lines("""
         out.json holds the results of a whole eval run, so those of shard 2 of 2 are written to out.shard-2-of-2.json
     """)
@@ -61,6 +63,7 @@ def test_a_run_of_another_shard_is_refused_and_a_shard_without_rows_has_empty_re
     workspace.eval(rows=[{}, {}], gate=GATE, output={"results": "out.json"})
     result = workspace.run("configs/eval/x.toml::x[row1-run0]", "--osmosis-shard=1/2", exits=4)
     result.stderr.fnmatch_lines(["*::x?row1-run0?: not found; this eval has tests like *x?row0-run0?'*"])
+
     empty = workspace.run(CONFIG, "--osmosis-shard=3/3", "-rs", exits=0)
     empty.assert_outcomes(skipped=2)
     empty.stdout.fnmatch_lines(["*shard 3 of 3 has none of the selected rows"])

@@ -49,7 +49,9 @@ def test_the_list_of_failed_runs_is_bounded_unless_all_are_asked_for(workspace: 
     workspace.eval(rows=passing(1, *[0] * 25), gate={"pass_rate": ">= 0"})
     workspace.run(CONFIG)
     (run,) = workspace.run_dirs()
+
     page, failed, every = (shown(workspace, *options) for options in ([], ["--failed"], ["--all"]))
+
     assert "\n25 of 26 runs did not pass (the first 20):\n" in page
     assert page.count("score 0 < 1") == 20
     assert f"\nall 25:            pytest-osmosis show {run.name} --failed\n" in page

@@ -46,7 +46,9 @@ def test_x_ends_evals_that_have_not_started(workspace: Workspace) -> None:
         workspace.hurry()
         workspace.eval("x", rows=[{"score": 0.0}, {}], model={"base_url": server.base_url})
         workspace.eval("y", rows=2, model={"base_url": of_y.base_url})
+
         result = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml", "-x", "--osmosis-no-probe")
+
         assert result.ret == (2 if workspace.distributed else 1)
         assert not of_y.requests
     pending = workspace.results("y")["pending"]
@@ -61,7 +63,9 @@ def test_an_exit_status_that_a_test_sets_stays_and_what_ran_is_printed(workspace
     workspace.write("test_python.py", f"import pytest\ndef test_python(): pytest.exit('bye', {status})\n")
     with ChatServer(held(reply("42"))) as server:
         workspace.eval(rows=4, gate={"pass_rate": ">= 0.9"}, model={"base_url": server.base_url})
+
         result = workspace.run(CONFIG, "test_python.py", "--osmosis-no-probe")
+
     assert result.ret == status
     summaries = [line for line in result.outlines if line.startswith("results: .osmosis/runs/x-")]
     assert len(summaries) == 1
@@ -72,7 +76,9 @@ def test_a_test_that_exits_under_xdist_is_not_green(workspace: Workspace) -> Non
     workspace.hurry()
     workspace.eval(rows=4)
     workspace.write("test_python.py", "import pytest\ndef test_python(): pytest.exit('bye', 7)\n")
+
     result = workspace.run(CONFIG, "test_python.py", "-n2")
+
     assert result.ret == pytest.ExitCode.INTERNAL_ERROR, "xdist itself does not survive it"
     result.stdout.fnmatch_lines(["results: .osmosis/runs/x-*"])
 
@@ -83,7 +89,9 @@ def test_a_python_test_that_fails_stops_evals(workspace: Workspace) -> None:
         workspace.hurry()
         workspace.eval(rows=4, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
         workspace.write("test_python.py", "def test_python(): raise AssertionError\n")
+
         result = workspace.run(CONFIG, "test_python.py", "-x", "--osmosis-no-probe")
+
     assert result.ret == (2 if workspace.distributed else 1)
     assert len(workspace.results()["pending"]) == 4
     assert not hosts_under(workspace.root)

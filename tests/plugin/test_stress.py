@@ -195,7 +195,9 @@ def test_runs_are_reported_even_when_xdist_gives_up_on_its_workers(place: Callab
         here.wait_for_scores(4)
         os.kill(session.workers[0], signal.SIGKILL)
         weather.held_from = ROWS
+
         status = session.wait()
+
     here.check(session, weather)
     assert status != 0, session.output
 

@@ -207,6 +207,7 @@ def reported(workspace: Workspace) -> dict[str, tuple[str, str]]:
 def test_a_test_reports_the_outcome_of_its_run(session: Session, name: str) -> None:
     of_eval, index = (LATE[name][0], 0) if name in LATE else ("x", list(ROWS).index(name))
     kind, message = session.reported[f"{of_eval}[row{index}-run0]"]
+
     assert kind == REPORTED[name][session.gated]
     assert REASONS.get(name, "") in message
 
@@ -217,6 +218,7 @@ def test_a_run_that_never_ran_is_skipped_and_pending(session: Session, name: str
         pytest.skip("without a gate nothing is decided")
     results = session.results[name]
     summary, pending = results["summary"], results["pending"]
+
     assert {session.reported[f"{name}[row{run['row_index']}-run0]"][0] for run in pending} == {"skip"}
     assert NEVER_RAN[name] in session.reported[f"{name}[row{pending[-1]['row_index']}-run0]"][1]
     assert NEVER_RAN[name] in pending[-1]["reason"]
@@ -227,6 +229,7 @@ def test_a_run_that_never_ran_is_skipped_and_pending(session: Session, name: str
 
 def test_a_systemic_stop_is_reported_as_an_error(session: Session) -> None:
     kind, message = session.reported["systemic[probe]"]
+
     assert (kind, session.result.ret) == ("error", 9)
     assert "401" in message
 
@@ -304,7 +307,9 @@ def test_the_exit_code_is_the_one_in_the_table(workspace: Workspace, case: Case,
         workspace.eval(eval_name, **{"rows": [PASS], **tables})
     for path, text in case.files.items():
         workspace.write(path, text)
+
     result = workspace.run(NAMED, *case.arguments)
+
     assert result.ret == exit_code, result.outlines
     assert ("INTERNALERROR" in result.stdout.str()) == (case.exit == 3)
     if case.exit == 4:

@@ -154,7 +154,9 @@ def test_nothing_is_rolled_out_for_tests_that_will_not_run(workspace: Workspace)
     ]
     with ChatServer(reply("0")) as server:
         make(workspace, "import pytest\n" + "".join(tests), model=at(server))
+
         result = workspace.run("tests", MODEL, "--osmosis-no-probe", "--deselect=tests/test_x.py::test_0")
+
         result.assert_outcomes(passed=1, skipped=2, xfailed=1, deselected=1, errors=1)
         assert len(server.requests) == 1
 
@@ -250,6 +252,7 @@ def test_by_a_fixture(answer):
 
 def test_a_mistake_in_a_config_names_the_test_that_requested_it(workspace: Workspace) -> None:
     make(workspace, evaluation={"batch_sise": 3})
+
     workspace.run("tests", MODEL, exits=2).stdout.fnmatch_lines("""
         configs/eval/x.toml:*batch_sise: unknown key, did you mean "batch_size"?*
         *tests/test_x.py:6: test_answer)
@@ -310,6 +313,7 @@ def test_inline_the_agent_of_a_test_eval_runs_in_pytests_process(workspace: Work
     make(workspace, tests, agent={"agent": "agent:rollout"})
     agent = "import os\n\nasync def rollout(ctx):\n    return [{'role': 'assistant', 'content': str(os.getpid())}]\n"
     workspace.write("agent.py", agent)
+
     workspace.run("tests", MODEL, "--osmosis-inline").assert_outcomes(passed=5)
     workspace.run("tests", MODEL).assert_outcomes(failed=5)
 
@@ -321,9 +325,11 @@ def test_only_the_command_line_selects_models_as_source(workspace: Workspace, mo
     with ChatServer(reply("0")) as server:
         make(workspace, model=at(server))
         workspace.ini("pythonpath = .", f"addopts = {MODEL}")
+
         from_addopts = workspace.run("tests", exits=0)
         monkeypatch.setenv("PYTEST_OSMOSIS_SOURCE", "model")
         from_environment = workspace.run("tests", exits=2)
+
         assert len(server.requests) == 0
     from_addopts.stdout.fnmatch_lines([f"osmosis: {MODEL}: ignored, because only addopts names it; *"])
     from_environment.stdout.fnmatch_lines(

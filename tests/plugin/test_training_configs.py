@@ -54,7 +54,9 @@ def training(
 @pytest.mark.journey
 def test_a_preflight_without_a_model_loads_the_code_and_checks_the_rows(workspace: Workspace) -> None:
     training(workspace)
+
     result = workspace.run(CONFIG, "-rA", exits=0)
+
     result.assert_outcomes(skipped=5)
     result.stdout.fnmatch_lines("""
         osmosis: x (configs/training/x.toml), preflight of a training config
@@ -99,7 +101,9 @@ def test_secrets_and_rows_are_reported_together(workspace: Workspace) -> None:
 
 def test_prompts_that_may_be_too_long_are_noted(workspace: Workspace) -> None:
     training(workspace, [{"user_prompt": "What is 1 * 4? " * times, "ground_truth": "4"} for times in (1, 9)])
+
     result = workspace.run(CONFIG, exits=0)
+
     note = "1 prompt may be longer than ?training? max_prompt_length = 20: the longest, row 1, has about 34 tokens"
     result.stdout.fnmatch_lines([f"  note: {note}, estimated as 4 characters each"])
 
@@ -110,6 +114,7 @@ def test_a_rollout_that_breaks_fails_and_a_server_that_is_down_measures_nothing(
         asked = (f"--osmosis-base-url={server.base_url}", "--osmosis-no-probe")
         result = workspace.run(CONFIG, *asked, "--osmosis-smoke", "--osmosis-smoke-rows=2", exits=1)
     down = workspace.run(CONFIG, "--osmosis-base-url=http://127.0.0.1:9/v1", exits=9)
+
     result.assert_outcomes(passed=1, errors=1)
     down.assert_outcomes(skipped=5, errors=1)
 
@@ -117,7 +122,9 @@ def test_a_rollout_that_breaks_fails_and_a_server_that_is_down_measures_nothing(
 def test_a_preflight_and_an_eval_run_in_one_command(workspace: Workspace) -> None:
     training(workspace)
     workspace.eval("y", rows=2)
+
     result = workspace.run(FILE, "configs/eval/y.toml", "--junitxml=junit.xml", exits=0)
+
     result.assert_outcomes(passed=2, skipped=5)
     result.stdout.fnmatch_lines(["  x: preflight of a training config, no model to ask", "  y: demo/arithmetic*"])
     names = {case for case in (workspace.root / "junit.xml").read_text().split('"') if case.startswith("x[")}
@@ -127,5 +134,7 @@ def test_a_preflight_and_an_eval_run_in_one_command(workspace: Workspace) -> Non
 @pytest.mark.parametrize("option", ["--osmosis-dry-run", "--co"])
 def test_listing_a_preflight_loads_no_code(workspace: Workspace, option: str) -> None:
     training(workspace, main="raise SystemExit\n", secrets="" if option == "--osmosis-dry-run" else '"FIRST_TOKEN"')
+
     assert workspace.run(CONFIG, option).ret == 0
+
     assert not (workspace.root / ".osmosis").exists()

@@ -138,6 +138,7 @@ def test_a_part_has_counts_and_no_misleading_rates(opened: OpenRun, kinds: Mappi
     summary = read_json(kinds[kind] / "results.json")["summary"]
     head = opened.page()["head"]
     row = head["row"]
+
     assert summary["pending"] > 0
     assert summary["pass_rate"] is not None
     assert (row.pass_rate, row.pass_rate_interval, row.measured) == (None, None, summary["measured"])
@@ -152,6 +153,7 @@ def test_a_part_has_counts_and_no_misleading_rates(opened: OpenRun, kinds: Mappi
 def test_a_killed_eval_run_has_all_its_runs_and_no_rate(opened: OpenRun, kinds: Mapping[str, Path]) -> None:
     page = opened.page()
     row, counts = page["head"]["row"], Counter(run["outcome"] for run in runs_of(page).values())
+
     assert (row.status, row.pass_rate, row.selected) == ("failed", None, 12)
     assert counts == {"passed": 6, "failed": 2, "unmeasured": 2, "pending": 2}
     assert (row.passed, row.measured, row.ended) == (6, 8, 10)
@@ -185,6 +187,7 @@ def test_slices_have_the_rates_of_their_rows_with_intervals_as_in_results(opened
 )
 def test_rows_of_every_kind_of_dataset_have_slices_and_prompts(opened: OpenRun, column: str, values: list[str]) -> None:
     page = opened.page()
+
     slices = {each["column"]: [part["value"] for part in each["slices"]] for each in page["head"]["slices"]}
     assert slices[column] == values
     assert page["head"]["no_slices"] == ""
@@ -196,6 +199,7 @@ def test_rows_of_every_kind_of_dataset_have_slices_and_prompts(opened: OpenRun, 
 @pytest.mark.parametrize("kind", ["b"])
 def test_slices_and_the_row_are_about_the_own_model_of_an_eval_with_a_baseline(opened: OpenRun) -> None:
     page = opened.page()
+
     assert page["head"]["models"] == ["demo/arithmetic", "demo/arithmetic"]
     assert Counter(page["runs"]["model"]) == {0: 12, 1: 12}
     assert sum(each["runs"] for each in page["head"]["slices"][0]["slices"]) == 12
@@ -211,6 +215,7 @@ def test_a_changed_dataset_is_left_aside(opened: OpenRun, kinds: Mapping[str, Pa
         head = opened.page()["head"]
     finally:
         dataset.write_bytes(before)
+
     assert head["slices"] == []
     assert head["no_slices"].endswith("data/x.jsonl has changed since the eval run began")
 
@@ -220,6 +225,7 @@ def test_a_changed_dataset_is_left_aside(opened: OpenRun, kinds: Mapping[str, Pa
 ])  # fmt: skip
 def test_the_command_that_repeats_a_run(opened: OpenRun, kind: str, before: str, after: str) -> None:
     rerun = opened.page()["head"]["rerun"]
+
     if kind == "tests":
         assert rerun is None
     else:
