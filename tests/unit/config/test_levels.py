@@ -217,21 +217,17 @@ def test_the_highest_level_that_sets_a_baseline_replaces_the_others(load_table: 
     [
         (Override("evaluation", "n", "5", "--x"), 5, "n = 5"),
         (Override("evaluation", "pass_threshold", "0.5", "--x"), 0.5, "pass_threshold = 0.5"),
-        (Override("evaluation", "pass_threshold", 1, "--x"), 1.0, "pass_threshold = 1"),
         (Override("baseline", "model_path", "openai/x", "--x"), "openai/x", 'baseline.model_path = "openai/x"'),
         (Override("model", "headers", '{A = "s3cr3t"}', "--x"), {"A": "s3cr3t"}, "headers = ..."),
         (Override("sampling", "stop", "END", "--x"), ("END",), 'stop = ["END"]'),
         (Override("sampling", "stop", '["a", "b"]', "--x"), ("a", "b"), 'stop = ["a", "b"]'),
         (Override("sampling", "extra_body", "{a = 1}", "--x"), {"a": 1}, "extra_body = {a = 1}"),
         (Override("scoring", "eval_fns", "a:b", "--x"), ("a:b",), 'eval_fns = ["a:b"]'),
-        (Override("limits", "max_errors", "3", "--x"), 3, "max_errors = 3"),
         (Override("limits", "max_errors", "5%", "--x"), 0.05, 'max_errors = "5%"'),
         (typed("experiment.model_path=5"), "5", 'model_path = "5"'),
         (typed("experiment.model_path='q'"), "q", 'model_path = "q"'),
         (typed("model.max_retries=0"), 0, "max_retries = 0"),
         (typed("scoring.eval_fns=a:b"), ("a:b",), 'eval_fns = ["a:b"]'),
-        (typed('scoring.eval_fns=["a:b", "c:d"]'), ("a:b", "c:d"), 'eval_fns = ["a:b", "c:d"]'),
-        (typed("sampling.extra_body={a = 1}"), {"a": 1}, "extra_body = {a = 1}"),
     ],
 )
 def test_an_override_is_parsed_by_its_key_and_a_set_one_as_toml_or_text_and_both_are_listed(
@@ -250,15 +246,10 @@ def test_environment_variables_and_gates_and_required_keys_can_be_set(load: Load
     assert load(without_model, Override("experiment", "model_path", "m", "--x")).experiment.model_path == "m"
 
 
-NESTED = [
-    "[" * 5000 + "]" * 5000,
-    "{a=" * 350 + "1" + "}" * 350,
-    '{"a":' * 600 + "1" + "}" * 600,
-    "[" * 600 + "]" * 600,
-]
+NESTED = ["[" * 5000 + "]" * 5000, "{a=" * 350 + "1" + "}" * 350, '{"a":' * 600 + "1" + "}" * 600]
 
 
-@pytest.mark.parametrize("text", NESTED, ids=["arrays", "tables", "json", "shorter"])
+@pytest.mark.parametrize("text", NESTED, ids=["arrays", "tables", "json"])
 @pytest.mark.parametrize("as_toml", [True, False])
 def test_a_typed_value_that_nests_too_deeply_is_text(table_problems: Problems, text: str, as_toml: bool) -> None:
     (problem,) = table_problems("sampling", "", Override("sampling", "extra_body", text, "--x", as_toml=as_toml))
@@ -327,9 +318,7 @@ def test_a_typed_text_that_is_not_a_condition_is_rejected(text: str) -> None:
 
 
 TABLES = ", ".join(EVAL_TABLES)
-RANGE = "the highest score must be above the lowest"
 UNKNOWN = "unknown key, did you mean "
-BASELINE = ("model_path", "base_url", "api_key_env", "results")
 FUNCTION = 'unknown function, did you mean "rewards:exact"'
 NAME = 'each must be "module:function" or the name of a check'
 
@@ -338,14 +327,11 @@ NAME = 'each must be "module:function" or the name of a check'
     ("override", "expected"),
     [
         (Override("evaluation", "n", "0", "--x"), 'must be an integer of at least 1, got "0"'),
-        (Override("evaluation", "n", True, "--x"), "must be an integer of at least 1, got true"),
         (Override("evaluation", "limit", "0", "--x"), 'must be an integer of at least 1, or "all", got "0"'),
         (Override("evaluation", "pass_threshold", "inf", "--x"), 'must be a finite number, got "inf"'),
         (Override("model", "headers", "{A = 1}", "--x"), "A: must be a string without line breaks, got 1"),
         (Override("model", "headers", "s3cr3t", "--x"), "must be a table of header names to strings, got a string"),
-        (Override("judge", "score_range", "[1, 0]", "--x"), f'{RANGE}, got "[1, 0]"'),
         (Override("secrets", "requird", "[]", "--x"), f'[secrets] requird: {UNKNOWN}"required"? (valid: required)'),
-        (Override("baseline", "x", "1", "--x"), f"[baseline] x: unknown key (valid: {', '.join(BASELINE)})"),
         (Override("modl", "x", "1", "--x"), f"[modl]: unknown table, did you mean [model]? (valid: {TABLES})"),
         (Override("data", "path", "none.csv", "--x"), 'must be an existing file, got "none.csv" (looked for none.csv)'),
         (typed('scoring.thresholds."rewards:exac"=1'), f'{FUNCTION}? (valid: "rewards:exact", "rewards:close")'),
@@ -365,11 +351,9 @@ ALL = RowSelection(rows="all")
     ("file", "overrides", "expected", "listed"),
     [
         ("limit = 5", [("evaluation", "limit", "all")], RowSelection(limit="all"), ['limit = "all" (--x)']),
-        ("limit = 5", [("evaluation", "limit", "7")], RowSelection(limit=7), ["limit = 7 (--x)"]),
         ("limit = 5", [("data", "rows", "3,4")], RowSelection(rows=((3, 4),)), ['rows = "3,4" (--x)']),
         ("limit = 5", [("data", "offset", "2")], RowSelection(offset=2, limit="all"), ["offset = 2 (--x)"]),
         ("limit = 5", [("evaluation", "limit", "7"), ("data", "rows", "all")], ALL, ['rows = "all" (--x)']),
-        ("n = 2", [("evaluation", "n", "3")], RowSelection(), ["n = 3 (--x)"]),
         ("limit = 5", [("evaluation", "n", "3")], RowSelection(limit=5), ["n = 3 (--x)"]),
         ('[data]\nrows = "3"\noffset = 1', [("evaluation", "limit", "7")], RowSelection(limit=7), ["limit = 7 (--x)"]),
     ],

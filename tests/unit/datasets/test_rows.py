@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import re
 from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
@@ -33,31 +32,6 @@ def problem(opened: Opened) -> Problems:
     return lambda *given, **columns: problem_of(lambda: opened(*given, **columns))
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("x.jsonl", '{"metadata": {"task": "a"}, "label": 1}'),
-        ("x.jsonl", '{"user_prompt": " ", "metadata": "{\\"task\\": \\"a\\"}", "label": 1}'),
-        ("x.csv", 'metadata,label\n"{""task"": ""a""}",1\n'),
-    ],
-)
-def test_row_may_have_metadata_in_place_of_a_prompt(opened: Opened, name: str, text: str) -> None:
-    dataset = opened(text, name)
-    check_all(dataset)
-    row = dataset.row(0)
-    assert row.messages == []
-    assert row.record["metadata"] == {"task": "a"}
-    assert str(row.ground_truth) == "1"
-
-
-def test_metadata_may_be_beside_a_system_prompt_alone_and_with_a_prompt_it_may_be_anything(opened: Opened) -> None:
-    alone = opened('{"metadata": {"task": "a"}, "system_prompt": "Be brief."}').row(0)
-    assert alone.messages == [{"role": "system", "content": "Be brief."}]
-    asked = opened('{"user_prompt": "2+2?", "metadata": "easy"}').row(0)
-    assert [message["content"] for message in asked.messages] == ["2+2?"]
-    assert asked.record["metadata"] == "easy"
-
-
 def test_rows_with_other_metadata_are_other_rows(opened: Opened) -> None:
     dataset = opened('{"metadata": {"task": "a"}}\n{"metadata": {"task": "b"}}\n{"metadata": {"task": "a"}, "x": 1}')
     checked = check_rows(dataset, range(3))
@@ -78,11 +52,10 @@ def test_an_agent_that_only_sends_the_prompt_needs_one(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
-def test_instructions_may_come_from_the_system_or_the_developer(opened: Opened, role: str) -> None:
+def test_a_system_prompt_replaces_instructions_of_the_system_or_the_developer(opened: Opened, role: str) -> None:
     chat = [{"role": role, "content": "Be brief."}, {"role": "user", "content": "2+2?"}]
     row = opened(json.dumps({"messages": chat})).row(0)
 
-    assert row.messages == chat
     assert row.with_system_prompt("Be kind.").messages == [{"role": "system", "content": "Be kind."}, chat[1]]
 
 
@@ -118,12 +91,6 @@ def test_a_dataset_that_is_not_valid_is_named_with_its_line(
 ) -> None:
     content, *columns = given
     assert problem_of(lambda: opened(content, name, *columns)) == expected
-
-
-def test_csv_column_with_a_semicolon_in_its_name_can_be_the_prompt(opened: Opened) -> None:
-    dataset = opened("ask;tell\n2+2?\n", "x.csv", {"user_prompt": "ask;tell"})
-
-    assert dataset.row(0).messages == [{"role": "user", "content": "2+2?"}]
 
 
 def test_mapped_column_that_some_row_has_is_enough(opened: Opened) -> None:
@@ -174,19 +141,10 @@ def test_all_problems_are_reported_at_once_and_no_more_than_20_are_listed(opened
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".parquet"])
-@pytest.mark.parametrize(
-    ("raw", "expected"),
-    [
-        (gzip.compress(b'{"user_prompt": "2+2?"}', mtime=0), "is compressed with gzip; unpack it with gunzip"),
-        (b"PK\x03\x04\x14\0rows.jsonl", "is a zip archive; unpack it with unzip"),
-        (b"PK\x03\x04\x14\0xl/workbook.xml", "is an Excel workbook; save it as CSV, with the suffix .csv"),
-        ('{"user_prompt": "2+2?"}'.encode("utf-16"), "is UTF-16 text; save it as UTF-8"),
-    ],
-)
-def test_a_file_in_another_format_is_named(tmp_path: Path, suffix: str, raw: bytes, expected: str) -> None:
+def test_a_file_in_another_format_is_named(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"x{suffix}"
-    path.write_bytes(raw)
-    with pytest.raises(DatasetError, match=f"^data/x: {re.escape(expected)}$"):
+    path.write_bytes(gzip.compress(GOOD.encode(), mtime=0))
+    with pytest.raises(DatasetError, match=r"^data/x: is compressed with gzip; unpack it with gunzip$"):
         open_dataset(path, display="data/x")
 
 

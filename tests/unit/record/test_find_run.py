@@ -91,15 +91,12 @@ def test_a_manifest_is_read_with_members_of_later_versions(tmp_path: Path) -> No
         ("[]", "must be an object, got []"),
         ({**MANIFEST, "schema_version": 2}, "has schema_version 2, and this version of pytest-osmosis reads 1"),
         ({**MANIFEST, "started_at": "now"}, "started_at: must be a time in ISO 8601 with its zone, got 'now'"),
-        ({**MANIFEST, "plan": {**MANIFEST["plan"], "n": 0}}, "plan.n: must be an integer of at least 1, got 0"),
         (
             {**MANIFEST, "plan": {**MANIFEST["plan"], "spans": [[0, 1]]}},
             "plan.spans[0]: must be a list of length 3, got [0, 1]",
         ),
         ({**MANIFEST, "plan": {**MANIFEST["plan"], "spans": [[0, 10**14, 1]]}}, "plan: holds 200,000,000,000,000 runs"),
         ({**MANIFEST, "typed": [{"table": "data"}]}, "typed[0]: lacks key"),
-        ({**MANIFEST, "baseline": {"model": 3}}, "baseline.model: must be text, got 3"),
-        ({**MANIFEST, "input_salt": 12}, "input_salt: must be text, got 12"),
         ({**MANIFEST, "input_salt": "0"}, "input_salt: must be hexadecimal digits, got '0'"),
         ({**MANIFEST, "shard": {"index": 3, "of": 2}}, "shard: there is no shard 3 of 2"),
         (
@@ -108,7 +105,6 @@ def test_a_manifest_is_read_with_members_of_later_versions(tmp_path: Path) -> No
         ),
         ({**MANIFEST, "target": {"replicas": [{"provider": 3}]}}, "target.replicas[0].provider: must be text, got 3"),
         ({**MANIFEST, "cassette": {"mode": "x", "path": ""}}, "cassette.mode: cannot be 'x'"),
-        ({**MANIFEST, "environment": {"env_id": 3}}, "environment.env_id: must be text, got 3"),
     ],
 )
 def test_a_manifest_of_another_shape_is_an_error_with_its_place(tmp_path: Path, content: Any, text: str) -> None:

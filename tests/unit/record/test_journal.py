@@ -65,14 +65,10 @@ def test_appended_events_are_replayed(events: list[dict[str, Any]]) -> None:
 
 
 def test_an_event_is_one_line_of_ascii() -> None:
+    with pytest.raises(ValueError, match="Out of range float"):
+        encode({"score": float("nan")})
     members = b'{"text":"a\\n\\u00fc\\ud800"'
     assert encode({"text": "a\nü\ud800"}) == members + b',"crc":"%08x"}\n' % crc32(members)
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_numbers_that_strict_json_lacks_are_refused(value: float) -> None:
-    with pytest.raises(ValueError, match="Out of range float"):
-        encode({"score": value})
 
 
 def test_a_line_can_be_read_while_the_journal_is_open_and_an_event_at_its_position(tmp_path: Path) -> None:
@@ -126,26 +122,21 @@ ROLLOUT = '{"ev":"rollout","row":0,"run":0,"attempt":1,"ms":1'
 SCORE = '{"ev":"score","row":0,"run":0,"attempt":1,"ms":1'
 MISSHAPEN = {
     "{}": "lacks ev",
-    '{"ev":3}': "lacks ev",
     '{"ev":"start","row":0,"run":0}': "lacks attempt",
     '{"ev":"start","row":-1,"run":0,"attempt":1}': "row: must be an integer of at least 0, got -1",
     f'{{"ev":"start","row":{"9" * 5000},"run":0,"attempt":1}}': "Exceeds the limit",
     '{"ev":"start","row":0,"run":0,"attempt":1,"model_tag":"third"}': "model_tag: cannot be 'third'",
     '{"ev":"start","row":0,"run":0,"attempt":1,"at":"yesterday"}': "at: must be a time in ISO 8601",
-    '{"ev":"start","row":0,"run":0,"attempt":1,"at":"2026-01-01T00:00:00"}': "at: must be a time in ISO 8601",
     ROLLOUT.replace("1", "1e999") + "}": "1e999 is too large for a float",
     ROLLOUT.replace('"ms":1', '"ms":NaN') + "}": "NaN is not JSON",
-    ROLLOUT.replace('"ms":1', '"ms":-1') + "}": "ms: must be a number of at least 0, got -1",
     ROLLOUT + ',"usage":{"input_tokens":-5}}': "usage.input_tokens: must be an integer of at least 0, got -5",
     ROLLOUT + ',"messages":"x"}': "messages: must be a list, got 'x'",
     ROLLOUT + ',"boundary":"\\u001b[31m"}': r"boundary: cannot be '\x1b[31m'",
     ROLLOUT + ',"messages":' + "[" * 700 + "]" * 700 + "}": "it is nested deeper than 500",
     SCORE + ',"scores":{"\\ud800":"high"}}': "scores.\\ud800: must be a number, got 'high'",
     SCORE + ',"errors":{"f":"boom"}}': "errors.f: must be an object, got 'boom'",
-    SCORE + ',"errors":{"f":{"message":3}}}': "errors.f.message: must be text, got 3",
     SCORE + ',"scores":{},"errors":{},"output":{},"removed":true}': "lacks name",
     '{"ev":"skip","row":0,"run":0}': "lacks reason",
-    '{"ev":"loaded","scorers":"f"}': "scorers: must be a list, got 'f'",
     '{"ev":"rows","rows":{"x":["a","b"]}}': "rows.x: must be the index of a row, got 'x'",
     '{"ev":"rows","rows":{"0":["a"]}}': "rows.0: must be a list of length 2, got ['a']",
 }
@@ -268,11 +259,9 @@ ABOUT = {
     "session": (LINES[0][:-9] + b"x" + LINES[0][-8:], RESTORE),
     "a part of a session": (LINES[0][:40] + b"\n" + LINES[0][41:], RESTORE),
     "another kind": (LINES[0].replace(b"loaded", b"lauded"), RESTORE),
-    "another begin": (LINES[0].replace(b'{"ev', b'["ev'), RESTORE),
     "run": (LINES[2][:-9] + b"x" + LINES[2][-8:], DELETE),
     "a part of a run": (LINES[2][:40] + b"\n" + LINES[2][41:], DELETE),
     "not ours": (b"not ours\n", DELETE),
-    "empty": (b"\n", DELETE),
 }
 
 

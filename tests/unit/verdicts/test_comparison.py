@@ -97,15 +97,11 @@ def test_runs_of_a_row_are_averaged_and_rows_that_one_side_has_not_measured_coun
     assert (partly.rows, partly.unmeasured) == (2, 3)
 
 
-def test_a_comparison_without_a_row_claims_nothing() -> None:
+def test_what_has_no_measured_row_claims_nothing_and_is_no_entry_to_compare() -> None:
     found = compared([pair(NONE, YES)]).found
-
-    assert (found.rows, found.better, found.worse, found.regression) == (0, 0, 0, False)
-
-
-def test_an_entry_without_a_measured_row_is_not_compared() -> None:
     mine, others = [RowRuns(0, "a", YES)], [RowRuns(0, "b", NONE)]
 
+    assert (found.rows, found.better, found.worse, found.regression) == (0, 0, 0, False)
     assert compared_with_first(mine, [others]) == compared_with_first(others, [mine]) == [None]
 
 
@@ -236,9 +232,6 @@ def test_its_power_is_that_of_a_loss_of_five_points_more_than_is_allowed() -> No
     assert few.power is not None
     assert few.power.chance == pytest.approx(0.3436, abs=1e-3)
     assert few.power.rows == 324
-
-
-YES, NO, NONE = [True], [False], [None]
 
 
 def rows(*digests: str, first: int = 0) -> list[RowRuns]:
