@@ -1,10 +1,12 @@
-"""The journal on disk: replay, torn and bad lines, files that cannot be written or read."""
+"""The journal on disk: replay, torn and bad lines, its last lines, files that cannot be written or read."""
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -14,11 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.errors import JournalError
+from pytest_osmosis.record import journal as journals
 from pytest_osmosis.record.journal import (
     Journal,
     checked,
     encode,
+    end_of_lines,
     event_at,
+    last_line,
+    last_line_with,
     replay,
     replay_with_positions,
     with_checksum,
@@ -326,3 +332,41 @@ def test_a_journal_has_one_writer_and_one_that_cannot_be_opened_no_lock(tmp_path
     journal.close()
     assert holder_of(RunDirectory(tmp_path)) is None
     Journal.reopen(journal.path).close()
+
+
+# -- the last lines of a file ----------------------------------------------------------------------------------
+
+WHOLE = st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), max_size=20)
+TORN_LINE = st.binary(max_size=20).map(lambda line: line.replace(b"\n", b""))
+
+
+@pytest.fixture(scope="module")
+def small_pieces() -> Iterator[None]:
+    """Make lines and the words in them cross the borders of pieces."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(journals, "PIECE_BYTES", 2)
+        patch.setattr(journals, "LARGEST_PIECE_BYTES", 7)
+        yield
+
+
+@pytest.mark.usefixtures("small_pieces")
+@given(WHOLE, TORN_LINE)
+def test_the_last_whole_line_is_found_before_a_torn_one(lines: list[bytes], torn: bytes) -> None:
+    whole = b"".join(line + b"\n" for line in lines)
+    file = io.BytesIO(whole + torn)
+    assert end_of_lines(file) == len(whole)
+    assert last_line(file) == (lines[-1] + b"\n" if lines else b"")
+
+
+@pytest.mark.usefixtures("small_pieces")
+@given(WHOLE, TORN_LINE, st.lists(st.sampled_from([b"began", b"ended", b"other", b"xbegan"]), max_size=8))
+def test_the_last_line_with_a_beginning_is_found(lines: list[bytes], torn: bytes, marks: list[bytes]) -> None:
+    marked = [mark + line for mark, line in zip(marks, lines, strict=False)] + lines[len(marks) :]
+    file = io.BytesIO(b"".join(line + b"\n" for line in marked) + b"began" + torn)
+    wanted = [line for line in marked if line.startswith((b"began", b"ended"))]
+    assert last_line_with(file, (b"began", b"ended")) == (wanted[-1] + b"\n" if wanted else b"")
+
+
+def test_of_a_long_line_the_beginning_is_returned() -> None:
+    long = b"x" * (journals.MOST_BYTES + 10)
+    assert last_line(io.BytesIO(b"first\n" + long + b"\n")) == long[: journals.MOST_BYTES]

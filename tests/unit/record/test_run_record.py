@@ -39,16 +39,13 @@ def record_of(*events: Event) -> RunRecord:
 
 
 def test_a_run_is_pending_until_every_scorer_has_answered_and_its_parts_add_up() -> None:
-    events = [start(), rollout(), score(scores={"rewards:a": 1.0}), score(scores={"rewards:b": 0.5})]
+    events = [start(), rollout(), score(scores={"rewards:a": 1.0}), score(scores={"rewards:b": 0.5}, ms=3.0)]
 
-    statuses = [record_of(*events[:length]).status for length in range(1, len(events) + 1)]
+    records = [record_of(*events[:length]) for length in range(1, len(events) + 1)]
 
-    assert statuses == ["pending", "pending", "pending", "finished"]
-
-    record = record_of(start(), rollout(), score(scores={"rewards:a": 1.0}), score(scores={"rewards:b": 0.5}, ms=3.0))
-
-    assert dict(record.scores) == {"rewards:a": 1.0, "rewards:b": 0.5}
-    assert (record.duration_ms, record.scoring_ms) == (12.5, 5.0)
+    assert [record.status for record in records] == ["pending", "pending", "pending", "finished"]
+    assert dict(records[-1].scores) == {"rewards:a": 1.0, "rewards:b": 0.5}
+    assert (records[-1].duration_ms, records[-1].scoring_ms) == (12.5, 5.0)
 
 
 def test_scores_that_were_imported_stay_whatever_code_scores_now() -> None:
@@ -66,51 +63,43 @@ def test_scores_that_were_imported_stay_whatever_code_scores_now() -> None:
     assert after.imported == Imported("vf", ("reward",))
 
 
-def test_an_error_counts_as_the_result_of_its_function() -> None:
-    errors = {"rewards:b": {"message": "ValueError: no", "details": "Traceback ..."}}
+def test_an_error_counts_as_the_result_of_its_function_and_of_two_events_the_later_one() -> None:
+    errors = {"rewards:a": {"message": "ValueError: no", "details": "Traceback ..."}}
+    scored, broke, other = score(scores={"rewards:a": 1.0}), score(errors=errors), score(scores={"rewards:b": 0.5})
 
-    record = record_of(start(), rollout(), score(scores={"rewards:a": 1.0}), score(errors=errors))
+    found = [record_of(start(), rollout(), *two, other) for two in ((broke,), (broke, scored), (scored, broke))]
 
-    assert record.status == "finished"
-    assert dict(record.scores) == {"rewards:a": 1.0}
-    assert dict(record.scorer_errors) == {"rewards:b": RewardError("ValueError: no", "Traceback ...")}
-
-
-@pytest.mark.parametrize("last", ["score", "error"])
-def test_the_later_of_two_events_about_a_score_counts(last: str) -> None:
-    lines = {"score": score(scores={"rewards:a": 1.0}), "error": score(errors={"rewards:a": {"message": "killed"}})}
-    first = next(line for name, line in lines.items() if name != last)
-
-    record = record_of(start(), rollout(), first, lines[last])
-
-    assert ("rewards:a" in record.scores, "rewards:a" in record.scorer_errors) == (last == "score", last == "error")
+    assert [record.status for record in found] == ["finished"] * 3
+    both, failed = {"rewards:a": 1.0, "rewards:b": 0.5}, {"rewards:a": RewardError("ValueError: no", "Traceback ...")}
+    assert [dict(record.scores) for record in found] == [{"rewards:b": 0.5}, both, {"rewards:b": 0.5}]
+    assert [dict(record.scorer_errors) for record in found] == [failed, {}, failed]
 
 
-def test_a_rollout_holds_its_usage_and_answers_from_a_store_are_told_from_others() -> None:
+def test_a_rollout_holds_its_usage() -> None:
     usage = {"input_tokens": 7, "output_tokens": 5, "cached_input_tokens": 2}
 
     record = record_of(start(), rollout(usage=usage, retries=2, finish_reason="length", model="m-2026"))
 
     assert (record.tokens, record.retries, record.finish_reason, record.model) == (12, 2, "length", "m-2026")
+    assert (record.was_answered, record_of(rollout()).was_answered) == (True, False)
     assert record_of(rollout(usage=None)).tokens is None
-    assert record_of(rollout(model="m")).was_answered
-    assert not record_of(rollout()).was_answered
     assert record_of(rollout(usage={"input_tokens": 0, "output_tokens": 0})).tokens == 0
 
+
+def test_answers_from_a_store_are_not_charged() -> None:
     stored = {"requests": 2, "usage": {"input_tokens": 6}}
     use = {"model": "j", "base_url": None, "calls": 3, "retries": 0, "uncounted": 0, "usage": {"input_tokens": 9}}
     mixed = record_of(
-        start(),
         rollout(usage={"input_tokens": 10, "output_tokens": 1}, stored=stored),
         score(scores={"rewards:a": 1.0}, judges=[{**use, "stored": stored}, use]),
     )
+    unknown = record_of(rollout(usage={"input_tokens": 10}, stored={"requests": 1, "usage": None}))
+    whole = record_of(rollout())
 
     assert (mixed.tokens, mixed.judge_tokens) == (11, 18)
     assert (mixed.stored.requests, mixed.judge_uses[0].stored.requests) == (2, 2)
     assert (mixed.charged.tokens, mixed.charged.judge_tokens) == (5, 12)
-    whole = record_of(start(), rollout())
     assert whole.charged is whole, "nothing of it was stored"
-    unknown = record_of(start(), rollout(usage={"input_tokens": 10}, stored={"requests": 1, "usage": None}))
     assert unknown.charged.tokens is None
 
 
@@ -300,10 +289,7 @@ ONLY_A: Event = {"ev": "loaded", "scorers": ["rewards:a"], "digests": {"rewards:
 
 
 def test_a_session_that_goes_on_keeps_the_scores_of_unchanged_code_and_rows() -> None:
-    before, after = (fold([*SESSION, *more]).records[RUN] for more in ((), (BEGAN, loads(), rows("w"))))
-
-    assert before == after
-    assert after.status == "finished"
+    assert fold([*SESSION, BEGAN, loads(), rows("w")]).records[RUN] == fold(SESSION).records[RUN]
 
 
 @pytest.mark.parametrize(
@@ -345,21 +331,16 @@ def test_only_the_scores_of_a_finished_rescoring_count_in_the_session_that_follo
 
 
 def test_each_session_counts_at_once_and_only_its_own_attempts_were_repeated_after_a_crash() -> None:
-    later = [BEGAN, loads(), rows("w"), start(2), rollout(2)]
+    later = [*SESSION, BEGAN, loads(), rows("w"), start(2), rollout(2)]
 
-    assert fold([*SESSION, *later]).records[RUN].repeated is False
-    assert fold([*SESSION, *later[:4], start(3), rollout(3)]).records[RUN].repeated is True
+    record = fold([*later, score(2, scores={"rewards:a": 0.0})]).records[RUN]
 
-    more = [BEGAN, loads(), rows("w"), start(2), rollout(2), score(2, scores={"rewards:a": 0.0})]
-
-    record = fold([*SESSION, *more]).records[RUN]
-
-    assert (record.attempt, dict(record.scores)) == (2, {"rewards:a": 0.0})
+    assert (record.attempt, dict(record.scores), record.repeated) == (2, {"rewards:a": 0.0}, False)
+    assert fold([*later, start(3), rollout(3)]).records[RUN].repeated is True
 
 
 @given(st.text(st.characters()), st.lists(st.just({"function": {"name": "f"}}), max_size=1))
 def test_the_digest_of_an_answer_is_that_of_its_json(content: str, calls: list[Any]) -> None:
-    messages = [{"role": "assistant", "content": content, "tool_calls": calls}]
     text = json.dumps([content, [call["function"] for call in calls]], sort_keys=True)
-    digest = blake2b(text.encode(), digest_size=8).hexdigest()
-    assert record_of(start(), rollout(messages=messages)).answer == digest
+    said = {"role": "assistant", "content": content, "tool_calls": calls}
+    assert answer(said) == blake2b(text.encode(), digest_size=8).hexdigest()

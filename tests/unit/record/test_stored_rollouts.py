@@ -12,7 +12,7 @@ from pytest_osmosis.datasets import Content
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.journal import Journal, encode
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import Ledger, RewardError, RunNotes, RunRecord
+from pytest_osmosis.record.run_record import RewardError, RunNotes, RunRecord
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress, StoredRollouts, StoredScore
 
 F, G = "rewards:f", "rewards:g"
@@ -181,30 +181,12 @@ def test_a_row_that_is_not_stored_is_an_error_of_its_rollout(tmp_path: Path) -> 
         StoredProgress(journal(tmp_path, BEGAN, loaded(f="a"), rows("p w"), rollout(1)))
 
 
-def began(at: str) -> dict[str, Any]:
-    return {"ev": "began", "at": at, "pid": 1, "machine": "m", "resumed": True}
-
-
-def test_only_attempts_of_the_same_session_were_repeated_after_a_crash(tmp_path: Path) -> None:
-    first = [began("2026-01-01T00:00:00+00:00"), loaded(f="a"), rows("p w"), rollout()]
-    second = [began("2026-01-02T00:00:00+00:00"), loaded(f="a"), rows("p w"), rollout(attempt=2)]
-
-    record = stored(tmp_path, *first, *second).records[RunId(0, 0)]
-    rescoring = Ledger(records={record.run: record})
-
-    assert record.repeated is False
-    assert rescoring.apply(score("f", 1.0, attempt=2)) == rescoring.records[record.run]
-    assert rescoring.records[record.run].repeated is False
-    crashed = stored(tmp_path, *first, *second, rollout(attempt=3))
-    assert crashed.records[RunId(0, 0)].repeated is True
-
-
 def test_the_duration_is_that_of_the_sessions_without_the_time_between(tmp_path: Path) -> None:
     days = [f"2026-01-0{day}T00:00:" for day in (1, 2)]
     events = [
         event
         for row, day in enumerate(days)
-        for event in (began(f"{day}00+00:00"), loaded(f="a"), rows("p w", "q v"),
+        for event in ({**BEGAN, "at": f"{day}00+00:00"}, loaded(f="a"), rows("p w", "q v"),
                       {"ev": "start", "row": row, "run": 0, "attempt": 1, "at": f"{day}10+00:00"},
                       rollout(row, at=f"{day}13+00:00"),
                       {"ev": "ended", "at": f"{day}15+00:00", "status": "finished", "reason": None})
