@@ -81,7 +81,6 @@ def test_a_config_under_configs_training_is_rejected(workspace: Path) -> None:
     ("path", "problem"),
     [
         ("configs/eval/multipy.toml", "no such file, did you mean configs/eval/multiply.toml?"),
-        ("nowhere/x.toml", "no such file"),
         ("configs/eval", "is a folder, not a file"),
         ("data/multiply.jsonl/x.toml", "no such file"),
     ],
@@ -96,60 +95,42 @@ def test_a_missing_file_is_reported_with_a_similar_one(workspace: Path, path: st
     [
         (b"\xef\xbb\xbf[experiment]\n", ":1: begins with a byte order mark; save it as UTF-8 without BOM"),
         (b'[experiment]\nmodel_path = "\xe9"\n', ":2: must be UTF-8 text, got the byte 0xe9"),
-        *(
-            (EXPERIMENT.encode(encoding), f": is {encoding.upper()[:6]} text; save it as UTF-8")
-            for encoding in ("utf-16", "utf-16-le", "utf-16-be")
-        ),
+        (EXPERIMENT.encode("utf-16-le"), ": is UTF-16 text; save it as UTF-8"),
+        (b"#" * 10_000_001, ": holds more than 10,000,000 bytes, the most that is read of such a file"),
     ],
+    ids=["a byte order mark", "latin-1", "utf-16", "too large"],
 )
-def test_a_config_that_is_not_utf8_is_named_with_its_encoding(workspace: Path, content: bytes, problem: str) -> None:
+def test_a_config_that_is_no_text_of_ours_is_named(workspace: Path, content: bytes, problem: str) -> None:
     Path("configs/eval/x.toml").write_bytes(content)
     assert problem_of(Path("configs/eval/x.toml")) == f"configs/eval/x.toml{problem}"
-
-
-def test_an_endless_config_is_refused(workspace: Path) -> None:
-    with Path("configs/eval/x.toml").open("wb") as file:
-        file.truncate(1 << 40)
-    assert problem_of(Path("configs/eval/x.toml")) == (
-        "configs/eval/x.toml: holds more than 10,000,000 bytes, the most that is read of such a file"
-    )
 
 
 def test_all_problems_of_a_file_are_reported_at_once_in_the_order_of_its_lines(problems: Problems) -> None:
     text = """\
 [evaluation]
 n = 0
-
 [experiment]
 rollout = "multiply"
 entrypoint = "mian.py"
 dataset = "d"
-
 [env]
 TOKEN = "x"
-
 [scoring]
 eval_fns = [
-  "rewards:exact",
-  "rewards:exact",
+  "rewards:exact", "rewards:exact",
 ]
-
 [gate]
 pass_rate = "> 0.7"
-
 [secrets]
-required = [
-  "TOKEN",
-]
-
+required = ["TOKEN"]
 [baseline]
 results = "/x.json"
 """
     found = problems(text, Override("evaluation", "batch_size", "0", "--osmosis-batch-size"))
 
     assert [re.sub(r"^(\d+: )?([^:]*):.*", r"\1\2", problem) for problem in found] == [
-        *("2: [evaluation] n", "4: [experiment] model_path", "6: [experiment] entrypoint", "13: [scoring] eval_fns"),
-        *("19: [gate] pass_rate", "22: [secrets] required", "27: [baseline] results", "--osmosis-batch-size"),
+        *("2: [evaluation] n", "3: [experiment] model_path", "5: [experiment] entrypoint", "10: [scoring] eval_fns"),
+        *("14: [gate] pass_rate", "16: [secrets] required", "18: [baseline] results", "--osmosis-batch-size"),
     ]
 
 

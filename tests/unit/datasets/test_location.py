@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -111,22 +109,10 @@ def test_file_outside_the_workspace_is_rejected(workspace: Path, value: str, whe
     assert problem(workspace, value) == expected
 
 
-@pytest.mark.parametrize(
-    ("make", "fault"),
-    [
-        (os.mkfifo, "is a pipe, not a file"),
-        (Path.mkdir, "is a folder, not a file"),
-        (lambda path: path.symlink_to(path), "is a link to itself"),
-        (lambda path: path.symlink_to("gone.jsonl"), "is a link to gone.jsonl, which does not exist"),
-    ],
-)
-def test_what_is_no_file_is_named_in_its_place(workspace: Path, make: Callable[[Path], object], fault: str) -> None:
-    (workspace / "data").mkdir()
-    make(workspace / "data" / "sums.jsonl")
-    path = locate(workspace, "sums")
-    with pytest.raises(DatasetError) as caught:
-        open_dataset(path, display="data/sums.jsonl")
-    assert str(caught.value) == f"data/sums.jsonl: {fault}"
+def test_what_is_no_file_is_named_in_its_place(workspace: Path) -> None:
+    (workspace / "data" / "sums.jsonl").mkdir(parents=True)
+    with pytest.raises(DatasetError, match=r"^data/sums\.jsonl: is a folder, not a file$"):
+        open_dataset(locate(workspace, "sums"), display="data/sums.jsonl")
 
 
 def test_files_in_a_workspace_that_is_a_symlink_are_inside_it(workspace: Path) -> None:

@@ -168,15 +168,6 @@ BROKEN: dict[str, tuple[Any, dict[str, str], list[str]]] = {
             f':3: row 2: column "user_prompt": {NO_TEXT}, got " "; write the prompt there or remove the row',
         ],
     ),
-    "no prompt": (
-        {"question": ["a", "b", "c"]},
-        {},
-        [
-            ': schema: column "user_prompt": missing, and no "messages" either; the columns are "question"; '
-            'add it, or name the column with the prompt in [data] columns = {user_prompt = "..."}, or with '
-            "--osmosis-set=data.columns.user_prompt=..."
-        ],
-    ),
     "a column twice": (
         pa.table([["a"], ["b"]], names=["user_prompt", "User_Prompt"]),
         {},
@@ -189,11 +180,6 @@ BROKEN: dict[str, tuple[Any, dict[str, str], list[str]]] = {
             ': schema: column "q": binary has no JSON equivalent; store it as text',
             ': schema: column "ground_truth": duration[us] has no JSON equivalent; store it as text',
         ],
-    ),
-    "no rows": (
-        pa.table({"user_prompt": pa.array([], pa.string())}),
-        {},
-        [": has no rows; it needs at least one"],
     ),
 }
 

@@ -111,15 +111,11 @@ def test_the_first_faulty_key_of_many_is_named(faulty: int, n: int) -> None:
 ZONES = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 
 
-@given(st.datetimes(timezones=ZONES))
-def test_times_with_a_zone_are_taken(at: datetime) -> None:
-    for text in (at.isoformat(), at.isoformat(timespec="milliseconds"), at.isoformat()[:19] + "Z"):
-        assert decode({"at": text}, Time).at == text
-
-
 @given(
     st.from_regex(r"\A(0000|1900|2000|2024|2026)-[01][0-9]-[0-3][0-9]T[0-2]3:[0-6]0:[0-6]0(\.[0-9]+)?[+-][0-2]3:00\Z")
+    | st.datetimes(timezones=ZONES).map(lambda at: at.isoformat())
 )
+@example("2026-02-28T00:00:00.123Z")
 @example("2026-02-29T00:00:00Z")
 @example("2026-01-01T00:00:00")
 @example("2026-01-01T00:00:00Z\n")
@@ -131,7 +127,7 @@ def test_a_time_is_taken_if_python_reads_it(text: str) -> None:
     except ValueError:
         fits = False
     if fits:
-        decode({"at": text}, Time)
+        assert decode({"at": text}, Time).at == text
     else:
         with pytest.raises(ShapeFault, match=r"^at: must be a time in ISO 8601 with its zone, got '"):
             decode({"at": text}, Time)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from types import FrameType, SimpleNamespace, TracebackType
@@ -27,7 +28,6 @@ from pytest_osmosis.plugin.session_end import GATE, RESULTS, HookCaller
 from pytest_osmosis.plugin.terminal import REMEDIES, _remedy
 from pytest_osmosis.record.run_record import RewardError, RunCounts, RunRecord
 from pytest_osmosis.results.totals import CassetteUse
-from pytest_osmosis.verdicts.gates import State
 from tests.unit.made import A, failed, finished, results_of
 
 
@@ -142,55 +142,60 @@ def caller(plugin: object) -> HookCaller:
     return HookCaller(config)
 
 
-def answers_to(plugin: object) -> list[Verdict]:
-    return caller(plugin).call(GATE, "x.toml::x", results=None)
+class Answering:
+    """A plugin whose hooks do this."""
+
+    def __init__(self, does: Callable[[], Verdict]) -> None:
+        self.does = does
+
+    @pytest.hookimpl
+    def pytest_osmosis_gate(self) -> Verdict:
+        return self.does()
+
+    @pytest.hookimpl
+    def pytest_osmosis_results(self) -> None:
+        self.does()
+
+
+def answers(does: Callable[[], Verdict]) -> list[Verdict]:
+    return caller(Answering(does)).call(GATE, "x.toml::x", results=None)
+
+
+def raising(error: BaseException) -> Verdict:
+    raise error
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
+    "error",
     [
-        (Opaque, ()),
-        (SystemExit, (0,)),
-        (GeneratorExit, ()),
-        (pytest.exit.Exception, ("now",)),
-        (pytest.skip.Exception, ("no",)),
-        (RecursionError, ()),
+        Opaque(),
+        SystemExit(0),
+        GeneratorExit(),
+        pytest.exit.Exception("now"),
+        pytest.skip.Exception("no"),
+        RecursionError(),
     ],
+    ids=lambda error: type(error).__name__,
 )
-def test_a_hook_that_raises_costs_no_other(error: type[BaseException], words: tuple[object, ...]) -> None:
-    class Raising:
-        @pytest.hookimpl
-        def pytest_osmosis_gate(self) -> None:
-            raise error(*words)
-
-        @pytest.hookimpl
-        def pytest_osmosis_results(self) -> None:
-            raise error(*words)
-
-    raising = caller(Raising())
-    broken, sound = raising.call(GATE, "x.toml::x", results=None)
-    raising.call(RESULTS, "x.toml::x", results=None, path=None)
+def test_a_hook_that_raises_costs_no_other(error: BaseException) -> None:
+    hooks = caller(Answering(lambda: raising(error)))
+    broken, sound = hooks.call(GATE, "x.toml::x", results=None)
+    hooks.call(RESULTS, "x.toml::x", results=None, path=None)
 
     assert (sound, broken.state) == (SOUND, "not measured")
-    assert error.__name__ in broken.text
-    assert [each.hook for each in raising.take_errors()] == ["pytest_osmosis_gate", "pytest_osmosis_results"]
+    assert type(error).__name__ in broken.text
+    assert [each.hook for each in hooks.take_errors()] == ["pytest_osmosis_gate", "pytest_osmosis_results"]
 
 
 def test_ctrl_c_in_a_hook_ends_the_session() -> None:
-    class Interrupted:
-        @pytest.hookimpl
-        def pytest_osmosis_gate(self) -> None:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        answers_to(Interrupted())
+        answers(lambda: raising(KeyboardInterrupt()))
 
 
 @pytest.mark.parametrize(
     "members",
     [
         ("g", "holds", "t", float("nan")),
-        ("g", "holds", "t", float("inf")),
         ("g", "holds", "t", 10**400),
         ("g", "holds", "t", "1.0"),
         ("g", "holds", None, 1.0),
@@ -199,26 +204,16 @@ def test_ctrl_c_in_a_hook_ends_the_session() -> None:
     ],
 )
 def test_a_verdict_that_cannot_be_published_is_not_measured(members: Any) -> None:
-    class Answering:
-        @pytest.hookimpl
-        def pytest_osmosis_gate(self) -> Verdict:
-            return Verdict(*members)
-
-    broken, sound = answers_to(Answering())
+    broken, sound = answers(lambda: Verdict(*members))
 
     assert (sound, broken.state) == (SOUND, "not measured")
     assert "must return a Verdict" in broken.text
 
 
 def test_only_what_a_verdict_of_a_hook_says_is_kept() -> None:
-    state: State = "fails"
+    found = answers(lambda: Verdict("g", "fails", "t", 1, compared=float("nan")))
 
-    class Answering:
-        @pytest.hookimpl
-        def pytest_osmosis_gate(self) -> Verdict:
-            return Verdict("g", state, "t", 1, compared=float("nan"))
-
-    assert answers_to(Answering()) == [Verdict("g", state, "t", 1.0), SOUND]
+    assert found == [Verdict("g", "fails", "t", 1.0), SOUND]
 
 
 @pytest.mark.parametrize(

@@ -165,37 +165,6 @@ def test_lost_are_the_rollouts_that_began_or_may_have_begun_and_did_not_end() ->
     assert fold([rollout(1, one), rollout(1, one)]).most_lost == 0, "it was never handed out: its row cannot be read"
 
 
-@st.composite
-def histories(draw: st.DrawFn) -> list[list[Event]]:
-    """Lists of events of some runs."""
-    found = []
-    for index in range(draw(st.integers(1, 4))):
-        run = RunId(draw(st.integers(0, 2)), index)
-        events: list[Event] = []
-        for attempt in range(1, draw(st.integers(1, 3)) + 1):
-            events.append(start(attempt, run))
-            if draw(st.booleans()):
-                boundary = draw(st.sampled_from([None, "model", "host"]))
-                events.append(rollout(attempt, run, boundary=boundary, error=boundary))
-                for name in draw(st.lists(st.sampled_from(["rewards:a", "rewards:b"]), max_size=3)):
-                    events.append(score(attempt, run, scores={name: draw(st.floats(0, 1))}))
-        if draw(st.booleans()):
-            events.append(skip("stopped", run))
-        found.append(events)
-    return found
-
-
-@given(histories(), st.randoms(use_true_random=False))
-def test_the_order_of_independent_runs_does_not_matter(histories: list[list[Event]], random: Any) -> None:
-    in_turn = [event for events in histories for event in events]
-    queues = [list(events) for events in histories]
-    mixed = []
-    while queues := [queue for queue in queues if queue]:
-        mixed.append(random.choice(queues).pop(0))
-
-    assert fold([LOADED, *mixed]) == fold([LOADED, *in_turn])
-
-
 def assistant(content: object, call_id: str | None = None, arguments: str = "{}") -> dict[str, object]:
     function = {"name": "f", "arguments": arguments}
     calls = {} if call_id is None else {"tool_calls": [{"id": call_id, "function": function}]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from pytest_osmosis.results import conclude
 from pytest_osmosis.results.conclude import GateTracker, corrected, why_impossible
 from pytest_osmosis.results.results import runs_for
 from pytest_osmosis.verdicts.comparison import BaselineComparison, Matched, Pair, against_baseline
-from pytest_osmosis.verdicts.gates import Runs, Short, decide, needs_all, short_of, title_of
+from pytest_osmosis.verdicts.gates import decide, needs_all, short_of, title_of
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.unit.made import BROKE, A, B, failed, finished, removed
 
@@ -86,25 +87,15 @@ def certain(
 
 
 def test_the_reason_names_every_gate_with_its_verdict() -> None:
-    rules = [GateRule("pass_rate", 0.5), GateRule("pass_rate", 0.6, function=B)]
     order = [RunId(row, 0) for row in range(10)]
-    stop = GateTracker(rules, order)
+    stop = GateTracker([GateRule("pass_rate", 0.5), GateRule("pass_rate", 0.6, function=B)], order)
 
-    reasons = [stop.done(record(run, "passes"), JUDGING) for run in order[:5]]
-
-    assert reasons[:4] == [None] * 4
-    assert reasons[4] == (
-        "gate pass_rate >= 0.5 holds and gate rewards:b pass_rate >= 0.6 fails whatever the other runs give"
-    )
+    reason = "gate pass_rate >= 0.5 holds and gate rewards:b pass_rate >= 0.6 fails whatever the other runs give"
+    assert [stop.done(record(run, "passes"), JUDGING) for run in order[:5]] == [*[None] * 4, reason]
 
 
 def test_a_large_eval_computes_its_bounds_only_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[GateRule] = []
-
-    def counted(rule: GateRule, runs: Runs) -> Short:
-        calls.append(rule)
-        return short_of(rule, runs)
-
+    counted = Mock(side_effect=short_of)
     monkeypatch.setattr(conclude, "short_of", counted)
     order = [RunId(row, run) for row in range(1000) for run in range(2)]
     stop = GateTracker([GateRule("pass_rate", 0.5), GateRule("pass_at", 0.6, k=2)], order)
@@ -112,7 +103,7 @@ def test_a_large_eval_computes_its_bounds_only_a_few_times(monkeypatch: pytest.M
     for index, run in enumerate(order):
         stop.done(record(run, "passes" if index % 7 < 4 else "fails"), JUDGING)
 
-    assert 2 <= len(calls) < 60
+    assert 2 <= counted.call_count < 60
 
 
 REMOVABLE = "a Grader may remove runs, and rows with them"
@@ -144,18 +135,13 @@ def comparison(n_worse: int) -> BaselineComparison:
 
 
 def test_each_p_is_multiplied_by_the_number_of_comparisons_that_are_not_yet_rejected() -> None:
-    found = comparison(6)
-
-    assert corrected([None, found]) == [None, found]
-
     small, large, unmeasured = comparison(8), comparison(6), against_baseline("base.json", Matched([]))
+    p_values = [each.found.p_value or 0.0 for each in (small, large)]
 
+    assert corrected([None, large]) == [None, large]
     one, nothing, other, empty = corrected([large, None, small, unmeasured])
 
-    assert one is not None
-    assert other is not None
-    assert small.found.p_value is not None
-    assert other.found.p_adjusted == pytest.approx(2 * small.found.p_value)
-    assert one.found.p_adjusted == pytest.approx(large.found.p_value)
-    assert (other.found.evals_compared, one.found.evals_compared) == (2, 2)
+    found = [each.found for each in (other, one) if each]
+    assert [each.p_adjusted for each in found] == pytest.approx([2 * p_values[0], p_values[1]])
+    assert [each.evals_compared for each in found] == [2, 2]
     assert (nothing, empty) == (None, unmeasured)

@@ -161,10 +161,6 @@ def write(folder: Path, shards: Sequence[Results]) -> list[Path]:
     return paths
 
 
-def written(folder: Path, whole: Results, rules: Rules, of: int, **changes: Any) -> list[Path]:
-    return write(folder, shards_of(whole, rules, of, **changes))
-
-
 def merged_of(folder: Path, shards: Sequence[Results]) -> MergedEval:
     (merged,) = merge(write(folder, shards))
     return merged
@@ -184,7 +180,7 @@ def test_merged_shards_equal_the_whole(tmp_path_factory: pytest.TempPathFactory,
     measured, rules, of = made
     whole = concluded(measured, rules)
 
-    (merged,) = merge(written(tmp_path_factory.mktemp("shards"), measured, rules, of)[::-1])
+    merged = merged_of(tmp_path_factory.mktemp("shards"), shards_of(measured, rules, of)[::-1])
 
     assert plain(merged.results) == plain(whole)
     assert merged.status == MergedEval(whole, (), rules.decide).status
@@ -225,7 +221,7 @@ def test_a_missing_shard_or_a_part_of_one_leaves_a_part_without_verdict(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("states", "whole_state"),
+    ("states", "whole"),
     [
         ([(None, None), ("a", True)], (None, True)),
         ([("a", False), ("a", None)], ("a", None)),
@@ -233,16 +229,13 @@ def test_a_missing_shard_or_a_part_of_one_leaves_a_part_without_verdict(tmp_path
         ([("a", False), ("b", True)], (None, True)),
     ],
 )
-def test_code_is_that_of_a_commit_if_all_shards_ran_it(tmp_path: Path, states: Any, whole_state: Any) -> None:
-    shards = [
-        told(shard, git_commit=commit and 40 * commit, git_dirty=dirty)
-        for shard, (commit, dirty) in zip(shards_of(an_eval(), GATED, 2), states, strict=True)
-    ]
+def test_code_is_that_of_a_commit_if_all_shards_ran_it(tmp_path: Path, states: Any, whole: Any) -> None:
+    shards = shards_of(an_eval(), GATED, 2)
+    of_code = [told(shard, git_commit=each[0], git_dirty=each[1]) for shard, each in zip(shards, states, strict=True)]
 
-    provenance = merged_of(tmp_path, shards).results.provenance
+    provenance = merged_of(tmp_path, of_code).results.provenance
 
-    commit, dirty = whole_state
-    assert (provenance["git_commit"], provenance["git_dirty"]) == (commit and 40 * commit, dirty)
+    assert (provenance["git_commit"], provenance["git_dirty"]) == whole
 
 
 def test_too_many_errors_over_all_shards_are_not_measured_and_a_share_is_one_of_all_rows(tmp_path: Path) -> None:
@@ -269,29 +262,21 @@ def test_too_many_errors_over_all_shards_are_not_measured_and_a_share_is_one_of_
 
 @pytest.mark.parametrize("rules", [Rules(), EASY])
 def test_a_shard_whose_replay_asked_something_else_fails_the_whole(tmp_path: Path, rules: Rules) -> None:
-    shards = [
-        replace(shard, cassette=CassetteUse("replay", "x.cassette.jsonl", unrecorded=unrecorded))
-        for shard, unrecorded in zip(
-            shards_of(an_eval(failed("provider", 0)), rules, 3), ({"provider": 1}, {}, {}), strict=True
-        )
-    ]
+    replayed = CassetteUse("replay", "x.cassette.jsonl")
+    first, *others = [replace(each, cassette=replayed) for each in shards_of(an_eval(failed("provider", 0)), rules, 3)]
+    first = replace(first, cassette=replace(replayed, unrecorded={"provider": 1}))
 
-    assert merged_of(tmp_path, shards).status == 1
+    assert merged_of(tmp_path, [first, *others]).status == 1
 
 
 @pytest.mark.parametrize(("of_shards", "digest"), [("a", "a"), ("aa", "a"), ("ab", None)])
-def test_a_cassette_has_a_digest_if_it_is_that_of_all_shards(
-    tmp_path: Path, of_shards: str, digest: str | None
-) -> None:
-    shards = [
-        replace(shard, cassette=CassetteUse("replay", "x.cassette.jsonl", 64 * letter, requests=2))
-        for letter, shard in zip(of_shards, shards_of(an_eval(), GATED, 3), strict=False)
-    ]
+def test_a_cassette_has_a_digest_if_it_is_that_of_all_shards(tmp_path: Path, of_shards: str, digest: Any) -> None:
+    used = [CassetteUse("replay", "x.cassette.jsonl", letter, requests=2) for letter in of_shards]
+    shards = [replace(each, cassette=one) for one, each in zip(used, shards_of(an_eval(), GATED, 3), strict=False)]
 
-    used = merged_of(tmp_path, shards).results.cassette
+    merged = merged_of(tmp_path, shards).results.cassette
 
-    requests = 2 * len(shards)
-    assert used == CassetteUse("replay", "x.cassette.jsonl", digest and 64 * digest, requests)
+    assert merged == CassetteUse("replay", "x.cassette.jsonl", digest, 2 * len(shards))
 
 
 def test_a_stopped_shard_is_named_and_its_missing_runs_leave_the_gate_undecided(tmp_path: Path) -> None:
@@ -372,27 +357,18 @@ def test_a_shard_selects_all_its_rows_unless_runs_were_left_out(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("took_ms", "longest_ms"), [((None, 0.5), 0.5), ((9.0, 5.0), 9.0)])
-def test_merged_entries_took_as_long_as_those_of_the_longest_shard(
-    tmp_path: Path, took_ms: Any, longest_ms: float
-) -> None:
+def test_merged_entries_took_as_long_as_the_longest_shard(tmp_path: Path, took_ms: Any, longest_ms: float) -> None:
     x = an_eval()
-    y = replace(x, description=replace(x.description, name="y"))
-    tables = [entry_table("x.toml", {"x": x, "y": y}, each) for each in took_ms]
-    shards = [
-        replace(shard, among=table)
-        for each in (x, y)
-        for shard, table in zip(shards_of(each, Rules(), 2), tables, strict=True)
-    ]
+    entries = {"x": x, "y": replace(x, description=replace(x.description, name="y"))}
+    tables = [entry_table("x.toml", entries, each) for each in took_ms]
+    pairs = [zip(shards_of(each, Rules(), 2), tables, strict=True) for each in entries.values()]
 
-    merged = merge(write(tmp_path, shards))
+    merged = merge(write(tmp_path, [replace(shard, among=table) for pair in pairs for shard, table in pair]))
 
     assert [each.results.among and each.results.among.duration_ms for each in merged] == [longest_ms] * 2
 
 
 def test_what_shards_lost_is_kept(tmp_path: Path) -> None:
-    first, second = shards_of(an_eval(), GATED, 2)
-    first, second = told(first, lost_in_flight=2), told(second, lost_in_flight=3)
+    shards = [told(shard, lost_in_flight=n) for n, shard in enumerate(shards_of(an_eval(), GATED, 2), 2)]
 
-    provenance = merged_of(tmp_path, [first, second]).results.provenance
-
-    assert provenance["lost_in_flight"] == 5
+    assert merged_of(tmp_path, shards).results.provenance["lost_in_flight"] == 5

@@ -8,7 +8,8 @@ import json
 import math
 import re
 import string
-from collections.abc import Callable, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Callable
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -29,15 +30,8 @@ def test_a_value_is_redacted_at_any_depth_of_an_event(value: str, depth: int) ->
     assert (redacted["ev"], redacted["row"]) == ("rollout", 1)
     (message,) = redacted["messages"]
     assert value.strip() not in message["content"] or value.strip() in "[KEY]<>"
-    assert [key for key in message if key not in ("role", "content")] == [f"{_before(value)}[KEY]{_after(value)}"]
-
-
-def _before(value: str) -> str:
-    return value[: len(value) - len(value.lstrip())]
-
-
-def _after(value: str) -> str:
-    return value[len(value.rstrip()) :]
+    before, after = value[: len(value) - len(value.lstrip())], value[len(value.rstrip()) :]
+    assert [key for key in message if key not in ("role", "content")] == [f"{before}[KEY]{after}"]
 
 
 @pytest.mark.parametrize("value", ["messages", "provider", "12345678", "rewards:exact", 'ev": "rollout'])
@@ -78,17 +72,10 @@ def test_the_first_name_of_a_value_counts_and_what_is_under_some_keys_may_stay()
     assert redacted == {"id": "abcdefgh", "[KEY]": ["[KEY]", {"id": ["abcdefgh"], "n": 1, "no": None}]}
 
 
-class Fields(Mapping[str, object]):
+class Fields(UserDict[str, object]):
     """A mapping that does not show what it holds."""
 
-    def __getitem__(self, key: str) -> object:
-        return {"key": "abcdefgh"}[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(("key",))
-
-    def __len__(self) -> int:
-        return 1
+    __repr__ = object.__repr__
 
 
 class Said:
@@ -102,7 +89,7 @@ HOLDERS: dict[str, tuple[object, object]] = {
     "value of a number": ({12: "abcdefgh"}, {"12": "[KEY]"}),
     "number as key": ({12345678.5: 0}, {"12345678.5": 0}),
     "object": (Said(), "it was [KEY]"),
-    "mapping beside a number without JSON": ([math.nan, Fields()], ["nan", {"key": "[KEY]"}]),
+    "mapping beside a number without JSON": ([math.nan, Fields(key="abcdefgh")], ["nan", {"key": "[KEY]"}]),
     "list": ([1, 2.5, True, None, "abcdefgh"], [1, 2.5, True, None, "[KEY]"]),
 }
 
