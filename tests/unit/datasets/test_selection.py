@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -18,7 +18,6 @@ from pytest_osmosis.errors import DatasetError
 
 ALL = Selected(((0, 999),), 1000, "all 1,000")
 LAST = Selected(((990, 999),), 10, "rows 990 to 999 of 1,000")
-UNSORTED = ((20, 30), (5, 7), (25, 40), (8, 8), (5, 5))
 
 
 @pytest.mark.parametrize(
@@ -33,7 +32,6 @@ UNSORTED = ((20, 30), (5, 7), (25, 40), (8, 8), (5, 5))
         (RowSelection(rows=((3, 3), (10, 20))), Selected(((3, 3), (10, 20)), 12, "12 rows of 1,000")),
         (RowSelection(rows=((7, 7),)), Selected(((7, 7),), 1, "1 row of 1,000")),
         (RowSelection(rows=((3, 3),), offset=5, limit=2), Selected(((3, 3),), 1, "1 row of 1,000")),
-        (RowSelection(rows=UNSORTED), Selected(((5, 8), (20, 40)), 25, "25 rows of 1,000")),
     ],
 )
 def test_selection_selects_rows_and_describes_them(selection: RowSelection, expected: Selected) -> None:
@@ -115,17 +113,14 @@ def test_repeated_prompts_are_one_warning_with_a_count(prompts: list[str], note:
 
 
 def test_prompts_that_differ_in_another_message_are_not_the_same() -> None:
-    system = {"role": "system", "content": "Be brief."}
     one = row(0, "2+2?")
-    other = Row(1, [system, *one.messages], None, {}, 2)
-    assert notes_of([one, other]) == ()
+    assert notes_of([one, Row(1, [{"role": "system", "content": "Be brief."}, *one.messages], None, {}, 2)]) == ()
 
 
 def test_ground_truths_in_their_own_prompts_are_one_warning_with_a_count() -> None:
-    rows = [row(0, "17 * 23?", "391"), row(7, "17 * 24 is 408. What is 17 * 24?", "408")]
-    assert notes_of(rows) == (TOLD.format("7"),)
-    rows = [row(number, f"Say {number}.", number) for number in range(100, 112)]
-    assert notes_of(rows) == (TOLD.format("100, 101, 102 and 9 more"),)
+    assert notes_of([row(0, "17 * 23?", "391"), row(7, "17 * 24 is 408. 17 * 24?", "408")]) == (TOLD.format("7"),)
+    many = [row(number, f"Say {number}.", number) for number in range(100, 112)]
+    assert notes_of(many) == (TOLD.format("100, 101, 102 and 9 more"),)
 
 
 FOUND = (
@@ -156,13 +151,9 @@ def test_labels_may_be_listed_in_the_prompt_but_one_answer_for_all_rows_is_no_la
 
 
 def test_rows_are_not_kept() -> None:
-    def rows() -> Iterator[Row]:
-        for number in range(2_000):
-            yield row(number, f"{number}" + "x" * 10_000, f"{number}" + "y" * 10_000)
-
     tracemalloc.start()
     try:
-        notes_of(rows())
+        notes_of(row(number, f"{number}" + "x" * 10_000, f"{number}" + "y" * 10_000) for number in range(2_000))
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -80,17 +80,15 @@ def test_an_event_is_one_line_of_ascii() -> None:
 def test_a_line_can_be_read_while_the_journal_is_open_and_an_event_at_its_position(tmp_path: Path) -> None:
     journal = Journal.create(tmp_path / "journal.jsonl")
     assert list(replay(journal.path)) == []
-    journal.append(ONE)
-
-    assert list(replay(journal.path)) == OTHERS[:1]
+    for n, event in enumerate(OTHERS, 1):
+        journal.append(encode({**event, "text": "é" * n}))
+        assert len(list(replay(journal.path))) == n
     journal.close()
     journal.close()
 
-    path = written(tmp_path / "others.jsonl", *(encode({"ev": "other", "n": n, "text": "é" * n}) for n in range(3)))
+    positions = [event["position"] for event in replay_with_positions(journal.path)]
 
-    positions = [event["position"] for event in replay_with_positions(path)]
-
-    assert [event_at(path, position)["n"] for position in reversed(positions)] == [2, 1, 0]
+    assert [event_at(journal.path, position)["n"] for position in reversed(positions)] == [3, 2, 1]
 
 
 @pytest.mark.parametrize(
@@ -106,19 +104,15 @@ def test_a_torn_last_line_is_skipped_and_removed_when_the_journal_goes_on(tmp_pa
 
     assert list(replay(path)) == OTHERS[:1]
     journal = Journal.reopen(path)
-    assert path.read_bytes() == ONE
     journal.append(THREE)
     journal.close()
-    assert list(replay(path)) == [OTHERS[0], OTHERS[2]]
+    assert path.read_bytes() == ONE + THREE
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        *(b"{\n", b"\n", b"\xff\n", b"[1]\n", b"3\n", b"\0\0\0\0\n"),
-        *(with_checksum(b"\xff}"), with_checksum(b"3}"), with_checksum(b'{"ev":"other"}}')),
-    ],
-)
+BAD = (b"{\n", b"\n", b"\xff\n", b"3\n", b"\0\0\0\0\n", *map(with_checksum, (b"\xff}", b"3}", b'{"ev":"other"}}')))
+
+
+@pytest.mark.parametrize("bad", BAD)
 def test_an_error_names_any_other_bad_line(tmp_path: Path, bad: bytes) -> None:
     fault = fault_of(written(tmp_path / "journal.jsonl", ONE, bad, THREE))
     assert re.search(r"journal\.jsonl:2: not a journal line: .*; the file was damaged; ", fault)
@@ -163,27 +157,12 @@ MESSAGES = [{"role": "user", "content": "6 * 7?"}, {"role": "assistant", "conten
 SESSION: list[dict[str, Any]] = [
     {"ev": "loaded", "scorers": ["f"], "digests": {"f": "0"}},
     {"ev": "start", **RUN},
-    {
-        "ev": "rollout",
-        **RUN,
-        "ms": 1.5,
-        "messages": MESSAGES,
-        "n_prompt": 1,
-        "environment": {"n": 1, "crc": "00000000"},
-    },
+    {"ev": "rollout", **RUN, "ms": 1.5, "messages": MESSAGES, "n_prompt": 1, "environment": {"crc": "00000000"}},
     {"ev": "score", **RUN, "ms": 0.5, "scores": {"f": 0.5}, "errors": {}, "output": {}},
     {"ev": "rescored"},
 ]
 LINES = list(map(encode, SESSION))
 TORN = encode(SESSION[3])[:-30]
-
-
-def damaged(path: Path, position: int, byte: int) -> Path:
-    """Return a journal with a torn last line, and with another byte at a position."""
-    content = bytearray(b"".join(LINES) + TORN)
-    content[position] = byte
-    path.write_bytes(content)
-    return path
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -201,13 +180,12 @@ def test_a_line_with_any_other_byte_is_refused(line: bytes) -> None:
 @pytest.mark.parametrize("torn", [b"", TORN])
 def test_no_newline_can_be_changed(tmp_path: Path, torn: bytes) -> None:
     """The last line would pass for a torn one, and be lost: its score, or a whole rescoring."""
-    ends = [sum(map(len, LINES[: number + 1])) - 1 for number in range(len(LINES))]
     path = tmp_path / "journal.jsonl"
-    for number, end in enumerate(ends, 1):
+    for number in range(len(LINES)):
         for byte in b" \r\0}x":
-            damaged(path, end, byte)
-            path.write_bytes(path.read_bytes()[: ends[-1] + 1] + torn)
-            with pytest.raises(JournalError, match=rf"journal\.jsonl:{number}: not a journal line: "):
+            lines = [line[:-1] + bytes([byte]) if at == number else line for at, line in enumerate(LINES)]
+            path.write_bytes(b"".join(lines) + torn)
+            with pytest.raises(JournalError, match=rf"journal\.jsonl:{number + 1}: not a journal line: "):
                 list(replay(path))
 
 
@@ -220,12 +198,10 @@ NONE, WRONG, DOUBLE = (
 CHECKSUMS = {
     "none": (b'{"ev":"rescored"}\n', NONE),
     "a blank after it": (RESCORED[:-1] + b" \n", NONE),
-    "another end of the line": (RESCORED[:-1] + b"\r\n", NONE),
     "two lines in one": (RESCORED[:-1] + RESCORED, WRONG),
     "wrong": (RESCORED.replace(b"rescored", b"restored"), WRONG),
     "upper case": (RESCORED.upper(), NONE),
     "two": (with_checksum(RESCORED), DOUBLE),
-    "an own one": (encode({"ev": "rescored", "crc": "00000000"}), DOUBLE),
 }
 
 

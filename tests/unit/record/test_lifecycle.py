@@ -178,9 +178,7 @@ def test_a_run_is_pending_until_its_session_writes_to_the_journal(tmp_path: Path
     assert [life.has_ended for life in lives] == [False, False, False, True]
 
 
-def test_a_run_that_is_resumed_is_pending_until_its_code_is_loaded_and_keeps_its_status_while_rescored(
-    tmp_path: Path,
-) -> None:
+def test_a_run_that_is_resumed_is_pending_until_its_code_is_loaded(tmp_path: Path) -> None:
     directory = written(tmp_path, [*FIRST, STOPPED], INTERRUPTED)
     with directory.journal.open("ab") as file:
         file.write(b'{"torn')
@@ -192,18 +190,14 @@ def test_a_run_that_is_resumed_is_pending_until_its_code_is_loaded_and_keeps_its
     assert (life.status, life.results_are_current) == ("running", False)
     journal.close()
 
-    rescored = written(tmp_path, [*FIRST, STOPPED], INTERRUPTED)
-    scores = Journal.reopen(rescored.journal, RunLock.take(rescored, "scoring"))
-    scores.append(encode(LOADED))
-    scored = lifecycle_of(rescored)
-    assert (scored.status, scored.is_being_rescored, scored.has_ended) == ("stopped", True, True)
-    scores.close()
 
-
-def test_a_directory_without_a_journal_holds_a_run_that_failed(tmp_path: Path) -> None:
-    assert lifecycle_of(RunDirectory(tmp_path)) == Lifecycle(
-        "failed", "its process was killed, or its machine failed", was_killed=True, stopped_by="killed"
-    )
+def test_a_run_keeps_its_status_while_it_is_rescored(tmp_path: Path) -> None:
+    directory = written(tmp_path, [*FIRST, STOPPED], INTERRUPTED)
+    journal = Journal.reopen(directory.journal, RunLock.take(directory, "scoring"))
+    journal.append(encode(LOADED))
+    life = lifecycle_of(directory)
+    assert (life.status, life.is_being_rescored, life.has_ended) == ("stopped", True, True)
+    journal.close()
 
 
 def test_the_journal_of_a_finished_run_is_not_read_as_a_whole(tmp_path: Path) -> None:

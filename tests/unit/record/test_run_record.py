@@ -49,15 +49,13 @@ def test_a_run_is_pending_until_every_scorer_has_answered_and_its_parts_add_up()
 
 
 def test_scores_that_were_imported_stay_whatever_code_scores_now() -> None:
-    began = {"ev": "began", "at": "2026-01-01T00:00:00+00:00", "pid": 1, "machine": "m", "resumed": False}
-    scorers = ["reward", "rewards:a"]
-    now = {"ev": "loaded", "scorers": scorers, "digests": {"reward": "1", "rewards:a": "1"}}
-    later = {"ev": "loaded", "scorers": scorers, "digests": {"reward": "2", "rewards:a": "2"}}
-    taken = rollout(imported={"folder": "vf", "scores": ["reward"]})
-    scores = [score(scores={"reward": 0.5}), score(scores={"rewards:a": 1.0})]
-    loaded = {"ev": "loaded", "scorers": ["reward"], "digests": {}}
-    before = fold([loaded, taken, scores[0], began, now, scores[1]]).records[RUN]
-    after = fold([loaded, taken, scores[0], began, now, scores[1], began, later]).records[RUN]
+    now, later = (
+        {"ev": "loaded", "scorers": ["reward", "rewards:a"], "digests": {"reward": digest, "rewards:a": digest}}
+        for digest in "12"
+    )
+    taken = [rollout(imported={"folder": "vf", "scores": ["reward"]}), score(scores={"reward": 0.5})]
+    session = [{"ev": "loaded", "scorers": ["reward"]}, *taken, BEGAN, now, score(scores={"rewards:a": 1.0})]
+    before, after = fold(session).records[RUN], fold([*session, BEGAN, later]).records[RUN]
     assert (before.status, dict(before.scores)) == ("finished", {"reward": 0.5, "rewards:a": 1.0})
     assert (after.status, dict(after.scores)) == ("pending", {"reward": 0.5})
     assert after.imported == Imported("vf", ("reward",))
@@ -105,14 +103,12 @@ def test_answers_from_a_store_are_not_charged() -> None:
 
 def test_a_rollout_with_a_boundary_is_failed_and_a_removed_run_skipped_whatever_scores_it_has() -> None:
     record = record_of(start(), rollout(boundary="agent", error="KeyError: 'x'"))
-
-    assert (record.status, record.boundary, record.error) == ("failed", "agent", "KeyError: 'x'")
-
     removed, scored = score(removed=True), score(scores={"rewards:a": 1.0})
 
-    for parts in ([removed], [removed, scored], [scored, removed]):
-        found = record_of(start(), rollout(), *parts)
-        assert (found.status, found.scored) == ("skipped", True)
+    found = [record_of(start(), rollout(), *parts) for parts in ([removed], [removed, scored], [scored, removed])]
+
+    assert (record.status, record.boundary, record.error) == ("failed", "agent", "KeyError: 'x'")
+    assert [(each.status, each.scored) for each in found] == [("skipped", True)] * 3
 
 
 @pytest.mark.parametrize(("starts", "attempt"), [([], 0), ([1], 1), ([1, 2], 2)])
@@ -140,12 +136,10 @@ def test_late_events_of_an_earlier_attempt_change_nothing(late: Event) -> None:
 
 
 def test_nothing_is_scored_before_the_scorers_are_known_and_other_events_belong_to_no_run() -> None:
-    assert fold([start(), rollout()]).records[RUN].status == "pending"
-
     ledger = fold([LOADED, {"ev": "notice", "text": "a host ended"}])
 
-    assert ledger.records == {}
-    assert ledger.scorers == ("rewards:a", "rewards:b")
+    assert fold([start(), rollout()]).records[RUN].status == "pending"
+    assert (ledger.records, ledger.scorers) == ({}, ("rewards:a", "rewards:b"))
 
 
 def handed_out(n: int) -> Event:
@@ -184,19 +178,19 @@ def test_the_answer_is_the_last_assistant_message_with_its_calls_but_not_their_i
     assert answer({"role": "user", "content": "b"}, "odd", {"role": "tool"}) is None
 
 
-def test_runs_of_the_baseline_have_their_own_records_and_runs_are_ordered_by_row() -> None:
+def test_runs_of_the_baseline_have_their_own_records() -> None:
     lines = [start(), rollout(), score(scores={"rewards:a": 1.0, "rewards:b": 1.0})]
 
-    ledger = fold([LOADED, *lines, *({**line, "model_tag": "baseline"} for line in lines[:2])])
+    records = fold([LOADED, *lines, *({**line, "model_tag": "baseline"} for line in lines[:2])]).records
 
-    assert {str(run): record.status for run, record in ledger.records.items()} == {
-        str(RUN): "finished",
-        f"{RUN}-baseline": "pending",
-    }
+    statuses = {str(run): record.status for run, record in records.items()}
+    assert statuses == {str(RUN): "finished", f"{RUN}-baseline": "pending"}
 
+
+def test_runs_are_ordered_by_row_and_read_back_from_their_names() -> None:
     runs = [RunId(2, 0), RunId(2, 1), RunId(10, 0), RunId(12, 3, ModelTag.BASELINE)]
 
-    assert sorted([runs[2], runs[0], runs[3], runs[1]]) == runs
+    assert sorted(runs[::-1]) == runs
     assert [RunId.named(str(run)) for run in runs] == runs
     assert [RunId.of({"ev": "start", **run.to_json()}) for run in runs] == runs
     for name in ("", "row1", "row1-run", "row1-run2-", "row1-run2-baselines", "row-run", " row1-run2"):
@@ -227,12 +221,11 @@ def test_notes_of_rollout_and_functions_add_up_and_a_later_score_leaves_those_of
 
 
 def test_runs_share_equal_notes_and_a_second_attempt_has_none_of_the_first() -> None:
-    assert record_of(start(), rollout(**OF_ROLLOUT), start(2), rollout(2)).notes is NO_NOTES
-
     one, other = (record_of(start(), rollout(), score(**of_a("same"))) for _ in range(2))
 
     assert one.metrics["rewards:a"] is other.metrics["rewards:a"]
     assert one.reasons["rewards:a"] is other.reasons["rewards:a"]
+    assert record_of(start(), rollout(**OF_ROLLOUT), start(2), rollout(2)).notes is NO_NOTES
     assert record_of(start(), rollout(), score(scores={"rewards:a": 1.0})).notes is NO_NOTES
 
 
@@ -288,14 +281,11 @@ def test_a_removal_is_decided_again_if_any_function_changed() -> None:
 
 
 def test_only_the_scores_of_a_finished_rescoring_count_in_the_session_that_follows() -> None:
-    rescoring = [loads(a="2"), rows("w"), score(scores={"rewards:a": 0.0})]
+    killed = [loads(a="2"), rows("w"), score(scores={"rewards:a": 0.0})]
+    whole = [*killed, score(scores={"rewards:b": 0.5}), {"ev": "rescored"}]
 
-    assert fold([*SESSION, *rescoring, BEGAN, loads(), rows("w")]) == fold([*SESSION, BEGAN, loads(), rows("w")])
-
-    whole = [loads(a="2"), rows("w"), score(scores={"rewards:a": 0.0, "rewards:b": 0.5}), {"ev": "rescored"}]
-
+    assert fold([*SESSION, *killed, BEGAN, loads(), rows("w")]) == fold([*SESSION, BEGAN, loads(), rows("w")])
     record = fold([*SESSION, *whole, BEGAN, loads(a="2"), rows("w")]).records[RUN]
-
     assert dict(record.scores) == {"rewards:a": 0.0, "rewards:b": 0.5}
 
 
