@@ -101,11 +101,7 @@ VALUES: list[tuple[str, str, object]] = [
     ("sampling", "seed = -3", Sampling(seed=-3)),
     ("sampling", 'stop = "\\n"', Sampling(stop=("\n",))),
     ("sampling", 'stop = ["a", "b"]', Sampling(stop=("a", "b"))),
-    (
-        "sampling",
-        "extra_body = {accuracy = 0.8, a.b = [true, 1]}",
-        Sampling(extra_body={"accuracy": 0.8, "a": {"b": [True, 1]}}),
-    ),
+    ("sampling", "extra_body = {a.b = [true, 1]}", Sampling(extra_body={"a": {"b": [True, 1]}})),
     (
         "scoring",
         'eval_fns = ["a.b:c.d"]\nthresholds = {"a.b:c.d" = 1}\ndecide = "a.b:c.d"',
@@ -121,11 +117,7 @@ VALUES: list[tuple[str, str, object]] = [
     ("agent", 'agent = "server:agent_loop"', AgentTable("server:agent_loop")),
     ("agent", "max_turns = 1", AgentTable("chat", max_turns=1, bounds_turns=True)),
     ("data", 'path = "data/multiply.jsonl"', Data("data/multiply.jsonl")),
-    (
-        "data",
-        'columns = {user_prompt = "q", ground_truth = "a"}',
-        Data(columns={"user_prompt": "q", "ground_truth": "a"}),
-    ),
+    ("data", 'columns = {user_prompt = "q"}', Data(columns={"user_prompt": "q"})),
     ("data", "offset = 0", RowSelection(offset=0, limit="all")),
     ("data", 'rows = "all"', RowSelection(rows="all")),
     ("data", 'rows = " 10 - 20, 7,3 ,4, 15-22"', RowSelection(rows=((3, 4), (7, 7), (10, 22)))),
@@ -165,13 +157,13 @@ def test_a_path_replaces_the_dataset_name_and_the_line_of_either_is_known(
 ) -> None:
     monkeypatch.chdir(workspace / "rollouts")  # paths are relative to the workspace
     text = OF_THE_PLATFORM.replace('dataset = "my-platform-dataset"\n', "")
-    config = load(text + '[data]\npath = "data/multiply.jsonl"\n')
     typed = Override("data", "path", "../data/multiply.jsonl", "--osmosis-dataset")
 
+    config = load(text + '[data]\npath = "data/multiply.jsonl"\n')
+
     assert (config.experiment.dataset, config.data.path) == (None, "data/multiply.jsonl")
-    assert config.dataset_line == text.count("\n") + 2
-    assert load(OF_THE_PLATFORM).dataset_line == 5
-    assert load(OF_THE_PLATFORM, typed).dataset_line == 1
+    lines = [each.dataset_line for each in (config, load(OF_THE_PLATFORM), load(OF_THE_PLATFORM, typed))]
+    assert lines == [text.count("\n") + 2, 5, 1]
 
 
 def test_an_entrypoint_is_the_agent_unless_one_is_named_but_its_grader_stays(load: Load) -> None:
@@ -180,8 +172,7 @@ def test_an_entrypoint_is_the_agent_unless_one_is_named_but_its_grader_stays(loa
     assert load(OF_THE_PLATFORM).agent.agent is None
     assert (named.agent.agent, named.experiment.entrypoint) == ("chat", "main.py")
     assert named.scoring.thresholds == {"reward": 0.5}
-    below = load(OF_THE_PLATFORM.replace('"main.py"', '"sub/deep.py"'))
-    assert below.experiment.entrypoint == "sub/deep.py"
+    assert load(OF_THE_PLATFORM.replace('"main.py"', '"sub/deep.py"')).experiment.entrypoint == "sub/deep.py"
     scoring = '[scoring]\neval_fns = ["a:b"]\nthresholds = {"a:b" = 1, reward = 2}\ndecide = "reward"\n'
     assert load(OF_THE_PLATFORM + scoring).scoring.thresholds == {"a:b": 1.0, "reward": 2.0}
 
@@ -189,9 +180,7 @@ def test_an_entrypoint_is_the_agent_unless_one_is_named_but_its_grader_stays(loa
 def test_a_config_outside_configs_has_its_own_folder_as_workspace_and_its_path_is_absolute(workspace: Path) -> None:
     path = workspace / "evals/mine.toml"
     path.parent.mkdir()
-    path.write_text(
-        OF_THE_PLATFORM.replace("rollout =", "#").replace("entrypoint =", "#") + '[scoring]\neval_fns = ["a:b"]\n'
-    )
+    path.write_text(complete("experiment", ""))
     config = load_eval_config(Path("evals/mine.toml"))
     assert (config.workspace, config.name, config.path) == (path.parent, "mine", path)
 
@@ -274,15 +263,13 @@ def test_files_of_packages_are_those_of_the_workspace(
     load_table: Load, table_problems: Problems, workspace: Path
 ) -> None:
     text = 'engine = "ray"\nray.runtime_env = {{pip = {}}}'
-    file = str(workspace / "nodes.txt")
+    file, packages = str(workspace / "nodes.txt"), '{packages = "nodes.txt", pip_check = true}'
+    missing = "3: [execution] ray.runtime_env.pip: must be an existing file (looked for nodes.txt)"
 
-    assert table_problems("execution", text.format('"nodes.txt"')) == [
-        "3: [execution] ray.runtime_env.pip: must be an existing file (looked for nodes.txt)"
-    ]
+    assert table_problems("execution", text.format('"nodes.txt"')) == [missing]
     (workspace / "nodes.txt").write_text("numpy\n")
-    assert load_table("execution", text.format('"nodes.txt"')).execution.ray.runtime_env == {"pip": file}
-    packages = load_table("execution", text.format('{packages = "nodes.txt", pip_check = true}')).execution.ray
-    assert packages.runtime_env == {"pip": {"packages": file, "pip_check": True}}
+    found = [load_table("execution", text.format(pip)).execution.ray.runtime_env for pip in ('"nodes.txt"', packages)]
+    assert found == [{"pip": file}, {"pip": {"packages": file, "pip_check": True}}]
 
 
 def test_a_preflight_may_run_on_a_cluster(load_training: Load, workspace: Path) -> None:

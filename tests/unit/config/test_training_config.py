@@ -56,15 +56,12 @@ def test_a_model_to_ask_is_one_with_an_address_or_one_that_was_typed(load: Load)
     at_server = load(EXPERIMENT + '[model]\nbase_url = "http://localhost:1/v1"\n')
     typed = load(EXPERIMENT, Override("experiment", "model_path", "demo/arithmetic", "--osmosis-model"))
 
-    assert at_server.training is not None
-    assert typed.training is not None
-    assert at_server.training.asks_model
-    assert at_server.experiment.model_path == "openai/gpt-5-mini"
+    found = [(each.training and each.training.asks_model, each.experiment.model_path) for each in (at_server, typed)]
+    assert found == [(True, "openai/gpt-5-mini"), (True, "demo/arithmetic")]
     assert at_server.notes == (
         "osmosis train submit refuses [model]; move it to [tool.pytest-osmosis] of pyproject.toml",
     )
-    assert typed.training.asks_model
-    assert (typed.training.base_model, typed.experiment.model_path) == ("openai/gpt-5-mini", "demo/arithmetic")
+    assert (typed.training and typed.training.base_model) == "openai/gpt-5-mini"
 
 
 def test_settings_for_evals_apply_as_far_as_a_training_config_has_them(load: Load, workspace: Path) -> None:

@@ -239,13 +239,8 @@ def test_the_lock_tells_how_long_the_journal_was_and_a_request_to_stop_is_not_fo
     assert not again.stop_request.exists()
 
 
-def test_a_process_is_alive_until_another_has_its_id() -> None:
+def test_a_process_is_alive_until_another_has_its_id_whatever_its_size() -> None:
     own = Holder.process(os.getpid())
     others = (replace(own, started="0"), replace(own, machine="another"), replace(own, pid=None))
-    assert [holder.is_alive for holder in (own, *others)] == [True, False, False, False]
-
-
-def test_a_process_is_known_by_when_it_began_not_by_its_size() -> None:
-    own = Holder.process(os.getpid())
     with mmap.mmap(-1, 64 << 20):
-        assert own.is_alive
+        assert [holder.is_alive for holder in (own, *others)] == [True, False, False, False]

@@ -190,7 +190,7 @@ def test_runs_of_the_baseline_have_their_own_records() -> None:
 def test_runs_are_ordered_by_row_and_read_back_from_their_names() -> None:
     runs = [RunId(2, 0), RunId(2, 1), RunId(10, 0), RunId(12, 3, ModelTag.BASELINE)]
 
-    assert sorted(runs[::-1]) == runs
+    assert sorted([runs[2], runs[0], runs[3], runs[1]]) == runs
     assert [RunId.named(str(run)) for run in runs] == runs
     assert [RunId.of({"ev": "start", **run.to_json()}) for run in runs] == runs
     for name in ("", "row1", "row1-run", "row1-run2-", "row1-run2-baselines", "row-run", " row1-run2"):

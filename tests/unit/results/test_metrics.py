@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 from random import Random
+from unittest.mock import AsyncMock
 
 import pytest
 
 from pytest_osmosis.config.eval_kinds import TokenPrices
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.formats.price import Price
-from pytest_osmosis.models.base import ChatReply, ChatRequest
+from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.prices import price_from
 from pytest_osmosis.models.retry import RetryPolicy, chat
 from pytest_osmosis.record.run_id import RunId
@@ -173,28 +174,20 @@ def test_a_cause_is_one_short_line() -> None:
 @pytest.mark.parametrize("remaining_s", [None, 1e-9, 0.3])
 def test_the_errors_of_several_tries_are_the_cause_of_the_first(remaining_s: float | None) -> None:
     """The texts are those of `models.retry`: whichever way it gives up, the cause is what the server answered."""
+    refusing = AsyncMock()
+    refusing.chat.side_effect = ModelError("the server answered 502 Bad Gateway", status=502, retryable=True)
+    asked = chat(
+        refusing,
+        ChatRequest(messages=[]),
+        timeout_s=60,
+        policy=RetryPolicy(2, 0.001 if remaining_s is None else 1.0),
+        remaining_s=lambda: remaining_s,
+        waiting=lambda delay_s: contextlib.nullcontext(),
+        rng=Random(0),
+    )
+    with pytest.raises(ModelError) as raised:
+        asyncio.run(asked)
 
-    class Refusing:
-        async def chat(self, request: ChatRequest) -> ChatReply:
-            raise ModelError("the server answered 502 Bad Gateway", status=502, retryable=True)
-
-        async def close(self) -> None:
-            """Do nothing."""
-
-    async def error() -> str:
-        with pytest.raises(ModelError) as raised:
-            await chat(
-                Refusing(),
-                ChatRequest(messages=[]),
-                timeout_s=60,
-                policy=RetryPolicy(2, 0.001 if remaining_s is None else 1.0),
-                remaining_s=lambda: remaining_s,
-                waiting=lambda delay_s: contextlib.nullcontext(),
-                rng=Random(0),
-            )
-        return str(raised.value)
-
-    message = asyncio.run(error())
-
+    message = str(raised.value)
     assert message != "the server answered 502 Bad Gateway"
     assert [cause.text for cause in causes_of([failed("provider", error=message)], RULE)] == ["502 Bad Gateway"]

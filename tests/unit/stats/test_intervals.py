@@ -86,7 +86,6 @@ def test_the_largest_scores_have_a_finite_interval_and_scores_make_their_range()
     low, high = ends(gaffke([[huge], [-huge], [1.0]], -huge, huge))
 
     assert -huge < low < -0.5 * huge < 0.5 * huge < high < huge
-
     assert score_range([0.5]) == (0.0, 1.0)
     assert score_range([7.0, -2.0, 0.5]) == (-2.0, 7.0)
 
@@ -142,7 +141,6 @@ def test_one_run_a_row_contains_any_true_rate_at_least_93_times_in_100(n_rows: i
     ("n_rows", "kind", "rate"),
     [
         (20, Kind(20, 0.6), 0.95),  # Wilson's interval with the effective number of runs: 84%
-        (100, Kind(20, 0.6), 0.99),  # 81%
         (20, Kind(20, 0.3, "some never pass"), 0.95),  # 82%
         (100, Kind(20, 0.6, "some never pass"), 0.99),  # 49%
     ],

@@ -38,10 +38,7 @@ def test_a_value_is_redacted_at_any_depth_of_an_event(value: str, depth: int) ->
 def test_a_value_that_equals_a_field_name_does_not_break_events(value: str) -> None:
     def event(said: str) -> dict[str, object]:
         return {
-            "ev": "score",
-            "row": 12345678,
-            "run": 0,
-            "attempt": 1,
+            **{"ev": "score", "row": 12345678, "run": 0, "attempt": 1},
             "scores": {"rewards:exact": 1.0},
             "errors": {"rewards:exact": {"message": f"said {said}", "details": ""}},
             "boundary": "provider",
@@ -112,16 +109,15 @@ def redaction() -> Redaction:
     return Redaction({"KEY": KEY})
 
 
-def _as_go(text: str) -> str:
-    return _in_json(text, ascii=False).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-
-
 def _lower(url: str) -> str:
     return re.sub("%..", lambda escape: escape[0].lower(), url)
 
 
 def _in_json(text: str, *, ascii: bool = True) -> str:
     return json.dumps(text, ensure_ascii=ascii)[1:-1]
+
+
+GO = _in_json(KEY, ascii=False).replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 SHAPES = {
@@ -133,8 +129,8 @@ SHAPES = {
     "in JSON with its letters within JSON": _in_json(_in_json(KEY, ascii=False)),
     "in JSON by PHP": _in_json(KEY).replace("/", "\\/"),
     "in JSON by PHP with its letters": _in_json(KEY, ascii=False).replace("/", "\\/"),
-    "in JSON by Go": _as_go(KEY),
-    "in JSON by Go within JSON": _in_json(_as_go(KEY)),
+    "in JSON by Go": GO,
+    "in JSON by Go within JSON": _in_json(GO),
     "in Python": repr(KEY)[1:-1],
     "in JSON by PHP within Python": repr(f"'{_in_json(KEY)}").replace("/", "\\\\/")[3:-1],
     "in HTML": html.escape(KEY),

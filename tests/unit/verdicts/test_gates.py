@@ -14,14 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_osmosis import stats
 from pytest_osmosis.config.eval_kinds import GateRule
-from pytest_osmosis.verdicts.gates import (
-    Power,
-    Runs,
-    Short,
-    State,
-    decide,
-    short_of,
-)
+from pytest_osmosis.verdicts.gates import Power, Runs, Short, State, decide, short_of
 
 
 def rule(minimum: float) -> GateRule:
@@ -83,10 +76,9 @@ def test_a_gate_over_no_measured_run_is_never_decided(minimum: float) -> None:
 def test_a_pass_rate_exactly_at_the_minimum_holds(digits: int) -> None:
     total = 10**digits
     for passed in range(1, total):
-        minimum = float(str(Decimal(passed).scaleb(-digits)))
-        for factor in (1, 3):
-            assert decide(rule(minimum), tally(passed * factor, (total - passed) * factor, 0)).state == "holds"
-        assert decide(rule(minimum), tally(passed - 1, total - passed + 1, 0)).state == "fails"
+        gate = rule(float(str(Decimal(passed).scaleb(-digits))))
+        states = [decide(gate, tally(n * by, (total - n) * by, 0)).state for n, by in ((passed, 1), (passed, 3))]
+        assert (*states, decide(gate, tally(passed - 1, total - passed + 1, 0)).state) == ("holds", "holds", "fails")
 
 
 @pytest.mark.parametrize(
@@ -193,24 +185,20 @@ def test_a_rule_compares_an_end_of_the_one_sided_interval(
 
 def test_a_finding_shows_the_bound_of_the_interval_next_to_the_value_also_without_a_spread() -> None:
     verdict = decide(GateRule("pass_rate", 0.8, "lower"), tally(90, 10, 0))
-    equal = decide(GateRule("mean", 0.2, "lower"), [[0.5], [0.5]])
-
     assert verdict.text == "0.900, lower bound 0.841 (90 of 100 runs passed)"
-    assert (equal.state, equal.text) == ("fails", "0.500, lower bound 0.158 (2 runs)")
+    assert decide(GateRule("mean", 0.2, "lower"), [[0.5], [0.5]]).text == "0.500, lower bound 0.158 (2 runs)"
 
 
 def test_correlated_runs_of_a_row_widen_the_interval_whose_ends_are_printed() -> None:
-    alike, apart = [[1.0] * 5] * 18 + [[0.0] * 5] * 2, [[1.0] * 5] * 10 + [[1.0] * 4 + [0.0]] * 10
+    rows = {"fails": [[1.0] * 5] * 18 + [[0.0] * 5] * 2, "holds": [[1.0] * 5] * 10 + [[1.0] * 4 + [0.0]] * 10}
+    alike, apart = found = [decide(GateRule("pass_rate", 0.78, "lower"), each) for each in rows.values()]
 
-    lower = GateRule("pass_rate", 0.85, "lower")
-
-    assert decide(lower, alike).value == decide(lower, apart).value == 0.9
-    assert decide(lower, alike).compared == pytest.approx(stats.gaffke([[1.0]] * 18 + [[0.0]] * 2, level=0.9).low)
-    assert decide(lower, apart).compared == pytest.approx(stats.gaffke(apart, level=0.9).low)
-    assert decide(GateRule("pass_rate", 0.78, "lower"), apart).state == "holds"
-    assert decide(GateRule("pass_rate", 0.78, "lower"), alike).state == "fails"
-    rows = [[0.5, 1.0], [0.0, 0.25], [0.75, 0.75], [3.0, 0.0]]
-    assert decide(GateRule("mean", 0.2, "lower"), rows).compared == stats.gaffke(rows, 0.0, 3.0, level=0.9).low
+    assert [each.state for each in found] == list(rows)
+    assert alike.value == apart.value == 0.9
+    assert alike.compared == pytest.approx(stats.gaffke([[1.0]] * 18 + [[0.0]] * 2, level=0.9).low)
+    assert apart.compared == pytest.approx(stats.gaffke(rows["holds"], level=0.9).low)
+    graded = [[0.5, 1.0], [0.0, 0.25], [0.75, 0.75], [3.0, 0.0]]
+    assert decide(GateRule("mean", 0.2, "lower"), graded).compared == stats.gaffke(graded, 0.0, 3.0, level=0.9).low
 
 
 @pytest.mark.parametrize(

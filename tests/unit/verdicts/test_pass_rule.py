@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
 
 import pytest
 
@@ -23,48 +22,30 @@ def pass_rule(decide: str = "all", scorers: tuple[str, ...] = (A, B), **threshol
     return PassRule(scorers, 1.0, {f"rewards:{name}": value for name, value in thresholds.items()}, decide)
 
 
-class Expected(NamedTuple):
-    """The outcome of a record: the kind of its test, its reason, if it was measured, and its boundary."""
-
-    kind: Kind
-    reason: str
-    measured: bool
-    boundary: str | None
-
-
 ONE = pass_rule(scorers=(A,))
+BROKEN = finished({}, errors={A: BROKE})
 TABLE = {
-    "passed": (finished({A: 1.0}), Expected("passed", "", True, None)),
-    "not passed": (finished({A: 0.2}), Expected("failed", "score 0.2 < 1", True, None)),
-    "model": (failed("model"), Expected("error", "model: what happened", True, "model")),
-    "agent": (failed("agent"), Expected("error", "agent: what happened", True, "agent")),
-    "timeout": (failed("timeout"), Expected("error", "timeout: what happened", True, "timeout")),
-    "provider": (failed("provider"), Expected("error", "provider: what happened", False, "provider")),
-    "host": (failed("host"), Expected("error", "host: what happened", False, "host")),
-    "reward error": (
-        finished({}, errors={A: BROKE}),
-        Expected("error", "reward error: rewards:a: ValueError: no", False, "reward"),
-    ),
-    "removed": (removed(), Expected("skipped", "taken out by its grader (remove_sample)", False, None)),
-    "stopped": (
-        pending(reason="more than max_errors"),
-        Expected("skipped", "more than max_errors", False, None),
-    ),
-    "never ran": (pending(), Expected("skipped", "never ran", False, None)),
-    "ended before it was scored": (
-        rolled(skip_reason="interrupted"),
-        Expected("skipped", "interrupted", False, None),
-    ),
+    "passed": (finished({A: 1.0}), "passed", "", True, None),
+    "not passed": (finished({A: 0.2}), "failed", "score 0.2 < 1", True, None),
+    "model": (failed("model"), "error", "model: what happened", True, "model"),
+    "agent": (failed("agent"), "error", "agent: what happened", True, "agent"),
+    "timeout": (failed("timeout"), "error", "timeout: what happened", True, "timeout"),
+    "provider": (failed("provider"), "error", "provider: what happened", False, "provider"),
+    "host": (failed("host"), "error", "host: what happened", False, "host"),
+    "reward error": (BROKEN, "error", "reward error: rewards:a: ValueError: no", False, "reward"),
+    "removed": (removed(), "skipped", "taken out by its grader (remove_sample)", False, None),
+    "stopped": (pending(reason="more than max_errors"), "skipped", "more than max_errors", False, None),
+    "never ran": (pending(), "skipped", "never ran", False, None),
+    "ended before it was scored": (rolled(skip_reason="interrupted"), "skipped", "interrupted", False, None),
 }
+"""Records, the kind of their tests, their reasons, if they were measured, and their boundaries."""
 
 
 @pytest.mark.parametrize("row", TABLE)
 def test_the_outcome_table(row: str) -> None:
-    record, expected = TABLE[row]
+    record, *expected = TABLE[row]
 
-    found = Expected(kind_of(record, ONE), reason_of(record, ONE), ONE.measured(record), ONE.boundary(record))
-
-    assert found == expected
+    assert [kind_of(record, ONE), reason_of(record, ONE), ONE.measured(record), ONE.boundary(record)] == expected
     assert ONE.passed(record) == (row == "passed")
 
 

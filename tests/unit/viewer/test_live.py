@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -18,7 +19,7 @@ from pytest_osmosis.addons.viewer.open_run import OpenRun, is_seen
 from pytest_osmosis.addons.viewer.run_entry import run_entry
 from pytest_osmosis.addons.viewer.run_list import RunList
 from pytest_osmosis.addons.viewer.server import Dashboard, NoPageError
-from pytest_osmosis.addons.viewer.shapes import RunPage, encoded
+from pytest_osmosis.addons.viewer.shapes import encoded
 from pytest_osmosis.errors import JournalError, ResultsError
 from pytest_osmosis.formats import codec
 from pytest_osmosis.record.journal import encode, replay
@@ -81,37 +82,28 @@ def test_a_page_follows_its_eval_run_to_the_end_and_its_runs_keep_their_places(g
 def test_a_page_that_took_long_stays_as_it_is_for_a_while(
     going_on: RunInProgress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now, cpu_s = 1000.0, 0.0
-    monkeypatch.setattr("pytest_osmosis.addons.viewer.open_run.RESTS", 4)
-    monkeypatch.setattr("pytest_osmosis.addons.viewer.open_run.monotonic", lambda: now)
-    monkeypatch.setattr("pytest_osmosis.addons.viewer.open_run.thread_time", lambda: cpu_s)
-    made = OpenRun.page
-
-    def slowly(run: OpenRun) -> RunPage:
-        nonlocal cpu_s
-        cpu_s += 2.0
-        return made(run)
-
-    monkeypatch.setattr(OpenRun, "page", slowly)
+    cpu_s, clock = count(step=2.0), Mock(return_value=1000.0)
+    for name, value in {"RESTS": 4, "monotonic": clock, "thread_time": lambda: next(cpu_s)}.items():
+        monkeypatch.setattr(f"pytest_osmosis.addons.viewer.open_run.{name}", value)
     live = OpenRun(going_on.directory)
     first = live.json()
     going_on.append(12)
-    now = 1007.5
+    clock.return_value = 1007.5
     assert live.json() is first
-    now = 1008.0
+    clock.return_value = 1008.0
     assert live.json() != first
 
 
 def test_what_cannot_be_read_is_an_error_until_it_can(going_on: RunInProgress) -> None:
-    live = OpenRun(going_on.directory)
+    live, journal = OpenRun(going_on.directory), going_on.directory.journal
     live.json()
     going_on.append(9)
-    whole = going_on.directory.journal.read_bytes()
+    whole = journal.read_bytes()
     going_on.journal.append(b"{}\n")
     for _ in range(2):
         with pytest.raises(JournalError, match="not a journal line"):
             live.json()
-    going_on.directory.journal.write_bytes(whole)
+    journal.write_bytes(whole)
     assert counted(page_of(live))["running"]
 
 
@@ -136,16 +128,12 @@ def test_a_search_goes_on_where_the_last_request_ended(tmp_path: Path, monkeypat
     dashboard = Dashboard(tmp_path)
     page = json.loads(dashboard.run(RUN.name))
     conversations = [json.loads(dashboard.conversation(RUN.name, at)) for at in range(8)]
-    text = conversations[5]["rollout"]["messages"][-1]["content"][:40]
-    found: list[int] = []
-    hits: Any = {"searched": 0, "is_whole": False}
-    n_requests = 0
-    while not hits["is_whole"]:
-        hits = json.loads(dashboard.search(RUN.name, text.upper(), hits["searched"]))
-        found += hits["at"]
-        n_requests += 1
-    assert 5 in found
-    assert (hits["searched"], n_requests) == (8, 8)
+    text = conversations[5]["rollout"]["messages"][-1]["content"][:40].upper()
+    hits: list[Any] = [{"searched": 0, "is_whole": False, "at": []}]
+    while not hits[-1]["is_whole"]:
+        hits.append(json.loads(dashboard.search(RUN.name, text, hits[-1]["searched"])))
+    assert 5 in [at for each in hits for at in each["at"]]
+    assert [each["searched"] for each in hits] == list(range(9))
     assert all(conversations[at]["rollout"]["row"] == page["rows"]["index"][page["runs"]["row"][at]] for at in range(8))
 
 
