@@ -199,6 +199,8 @@ def test_a_row_of_which_no_run_counts_is_not_measured_and_not_removed(stored: St
 # -- what is not valid ------------------------------------------------------------------------------------
 
 
+ROW = RESULTS["rows"][1]
+NEVER_RAN = {"row_index": 9, "run_index": 0, "row_digest": "0" * 16, "reason": None, "started": False}
 RUN = ("rows", 1, "runs", 1)
 
 
@@ -221,35 +223,24 @@ RUN = ("rows", 1, "runs", 1)
         (changed(("summary", "pass_rate"), 1.5), "summary.pass_rate: must be a number of at most 1, got 1.5"),
         (changed(("gates",), [{}]), "gates[0]: lacks gate"),
         (changed(("changed_rows",), [{}]), "changed_rows[0]: lacks against"),
+        # files that contradict themselves
+        (changed((*RUN, "passed"), False), "rows[1].runs[1]: passed is false, but its scores reach the thresholds"),
+        (changed(("rows", 1, "runs", 0, "passed"), True), "rows[1].runs[0]: passed is true, but score 0 < 1"),
+        (changed(("config", "thresholds"), {A: 2.0}), "rows[0].runs[0]: passed is true, but score 1 < 2"),
+        (changed(("rows", 3, "runs", 1, "passed"), True), "rows[3].runs[1]: passed is true, but its status is skipped"),
+        (
+            changed((*RUN, "scores"), {B: 1.0}),
+            "rows[1].runs[1]: its boundary is null, but there is no score of rewards:a",
+        ),
+        (changed((*RUN, "boundary"), "reward"), 'rows[1].runs[1]: its boundary is "reward", but there is a score'),
+        (changed((*RUN, "run_index"), 0), "rows[1]: row1-run0 is there already"),
+        (changed(("rows", 3), ROW), "rows[3]: row 1 is there already"),
+        (changed(("rows", 1), ...), "summary.finished is 6, but the file holds 4 such runs"),
+        (changed(("pending",), [NEVER_RAN]), "summary.pending is 0, but the file holds 1 such run"),
     ],
 )
 def test_an_invalid_file_is_refused_with_the_place_in_it(stored: Stored, content: Any, text: str) -> None:
     assert refusal(stored(content)).startswith(f"base.json: {text}")
-
-
-ROW = RESULTS["rows"][1]
-NEVER_RAN = {"row_index": 9, "run_index": 0, "row_digest": "0" * 16, "reason": None, "started": False}
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "text"),
-    [
-        ((*RUN, "passed"), False, "rows[1].runs[1]: passed is false, but its scores reach the thresholds"),
-        (("rows", 1, "runs", 0, "passed"), True, "rows[1].runs[0]: passed is true, but score 0 < 1"),
-        (("config", "thresholds"), {A: 2.0}, "rows[0].runs[0]: passed is true, but score 1 < 2"),
-        (("rows", 3, "runs", 1, "passed"), True, "rows[3].runs[1]: passed is true, but its status is skipped"),
-        ((*RUN, "scores"), {B: 1.0}, "rows[1].runs[1]: its boundary is null, but there is no score of rewards:a"),
-        ((*RUN, "boundary"), "reward", 'rows[1].runs[1]: its boundary is "reward", but there is a score'),
-        ((*RUN, "run_index"), 0, "rows[1]: row1-run0 is there already"),
-        (("rows", 3), ROW, "rows[3]: row 1 is there already"),
-        (("rows", 1), ..., "summary.finished is 6, but the file holds 4 such runs"),
-        (("pending",), [NEVER_RAN], "summary.pending is 0, but the file holds 1 such run"),
-    ],
-)
-def test_a_file_that_contradicts_itself_is_refused(
-    stored: Stored, place: tuple[Any, ...], value: Any, text: str
-) -> None:
-    assert refusal(stored(changed(place, value))) == f"base.json: {text}"
 
 
 def test_a_run_whose_judge_could_not_be_asked_contradicts_nothing(stored: Stored) -> None:

@@ -27,22 +27,6 @@ def tally(passed: int, not_passed: int, unmeasured: int) -> Runs:
 
 
 @pytest.mark.parametrize(
-    ("runs", "state"),
-    [
-        (tally(8, 2, 0), "holds"),
-        (tally(6, 4, 0), "fails"),
-        (tally(7, 0, 3), "holds"),  # also with all three counted as fails
-        (tally(6, 1, 3), "not measured"),
-        (tally(5, 3, 2), "not measured"),  # 7 of 10 if both had passed
-        (tally(4, 4, 2), "fails"),  # also with both counted as passes
-        (tally(1, 0, 0), "holds"),
-    ],
-)
-def test_a_gate_is_decided_only_if_unmeasured_runs_cannot_change_it(runs: Runs, state: State) -> None:
-    assert decide(rule(0.7), runs).state == state
-
-
-@pytest.mark.parametrize(
     ("runs", "declared", "state"),
     [
         ([[-0.5], [0.5], [None]], None, "not measured"),  # it may have scored anything
@@ -81,53 +65,61 @@ def test_a_pass_rate_exactly_at_the_minimum_holds(digits: int) -> None:
         assert (*states, decide(gate, tally(passed - 1, total - passed + 1, 0)).state) == ("holds", "holds", "fails")
 
 
+TORN: Runs = [[1.0, 0.0, None], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
+"""pass@2 of the rows: 2/3 or 1, 0, 1; pass^2: 0 or 1/3, 0, 1."""
+
+
+def at(metric: Any, minimum: float) -> GateRule:
+    return GateRule(metric, minimum, k=2)
+
+
+def mean(minimum: float) -> GateRule:
+    return GateRule("mean", minimum)
+
+
 @pytest.mark.parametrize(
-    ("runs", "value", "text"),
+    ("gate", "runs", "state", "text"),
     [
-        (tally(8, 2, 0), 0.8, "0.800 (8 of 10 runs passed)"),
-        (tally(1, 0, 0), 1.0, "1.000 (1 of 1 run passed)"),
-        (tally(2000, 1000, 0), 2 / 3, "0.667 (2,000 of 3,000 runs passed)"),
-        (tally(7, 0, 3), 0.7, "0.700 (7 of 10 runs passed, 3 not measured and counted as not passed)"),
-        (tally(3, 5, 2), 0.3, "0.300 (3 of 10 runs passed, 2 not measured; at most 0.500 if they had passed)"),
-        (tally(6, 1, 3), 0.6, "between 0.600 and 0.900 (6 of 10 runs passed, 3 not measured)"),
+        (rule(0.7), tally(8, 2, 0), "holds", "0.800 (8 of 10 runs passed)"),
+        (rule(0.7), tally(1, 0, 0), "holds", "1.000 (1 of 1 run passed)"),
+        (rule(0.7), tally(2000, 1000, 0), "fails", "0.667 (2,000 of 3,000 runs passed)"),
+        (rule(0.7), tally(7, 0, 3), "holds", "0.700 (7 of 10 runs passed, 3 not measured and counted as not passed)"),
+        (rule(0.7), tally(6, 1, 3), "not measured", "between 0.600 and 0.900 (6 of 10 runs passed, 3 not measured)"),
+        (rule(0.7), tally(5, 3, 2), "not measured", "between 0.500 and 0.700 (5 of 10 runs passed, 2 not measured)"),
+        (
+            *(rule(0.7), tally(4, 4, 2), "fails"),
+            "0.400 (4 of 10 runs passed, 2 not measured; at most 0.600 if they had passed)",
+        ),
+        (at("pass_at", 0.5), TORN, "holds", "0.556 (3 rows, 1 not measured and counted as not passed)"),
+        (at("pass_at", 0.6), TORN, "not measured", "between 0.556 and 0.667 (3 rows, 1 not measured)"),
+        (at("pass_at", 0.7), TORN, "fails", "0.556 (3 rows, 1 not measured; at most 0.667 if they had passed)"),
+        (at("pass_hat", 0.33), TORN, "holds", "0.333 (3 rows, 1 not measured and counted as not passed)"),
+        (at("pass_hat", 0.4), TORN, "not measured", "between 0.333 and 0.444 (3 rows, 1 not measured)"),
+        (at("pass_hat", 0.5), TORN, "fails", "0.333 (3 rows, 1 not measured; at most 0.444 if they had passed)"),
+        (at("pass_at", 0.5), [[1.0], [0.0, 0.0]], "fails", "0.000 (1 row)"),
+        (mean(0.75), [[0.5], [1.0]], "holds", "0.750 (2 runs)"),
+        (mean(0.2), [[0.1], [0.2], [0.3]], "holds", "0.200 (3 runs)"),  # 0.6 / 3 is a little less in floats
+        (mean(0.5), [[0.5], [1.0], [None]], "holds", "0.500 (3 runs, 1 not measured and counted as 0)"),
+        (mean(0.6), [[0.5], [1.0], [None]], "not measured", "between 0.500 and 0.833 (3 runs, 1 not measured)"),
+        (
+            *(mean(0.9), [[0.5], [1.0], [None]], "fails"),
+            "0.500 (3 runs, 1 not measured; at most 0.833 if they had scored 1)",
+        ),
+        (mean(2.0), [[-2.0], [8.0], [None]], "not measured", "between 1.333 and 4.667 (3 runs, 1 not measured)"),
     ],
 )
-def test_a_verdict_names_the_runs_that_it_counted_and_those_that_passed_for_certain(
-    runs: Runs, value: float, text: str
+def test_a_verdict_is_bounded_by_what_unmeasured_runs_may_give_and_names_them(
+    gate: GateRule, runs: Runs, state: State, text: str
 ) -> None:
-    verdict = decide(rule(0.7), runs)
-    assert (verdict.value, verdict.text) == (value, text)
+    verdict = decide(gate, runs, (-2.0, 8.0) if [-2.0] in runs else None)
+
+    assert (verdict.state, verdict.text) == (state, text)
+    assert text.removeprefix("between ").startswith(f"{verdict.value:.3f}")
 
 
 def test_rows_with_fewer_than_k_runs_have_no_pass_at_k() -> None:
-    assert decide(GateRule("pass_at", 0.5, k=2), [[1.0], [0.0, 0.0]]).value == 0.0
     few = decide(GateRule("pass_at", 0.5, k=2), [[1.0], [1.0]])
     assert (few.state, few.text) == ("not measured", "no row has 2 runs")
-
-
-# -- the other metrics ------------------------------------------------------------------------------------
-
-TORN: Runs = [[1.0, 0.0, None], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
-
-
-@pytest.mark.parametrize(
-    ("metric", "minimum", "state", "text"),
-    [
-        # pass@2 of the rows: 2/3 or 1, 0, 1; pass^2: 0 or 1/3, 0, 1
-        ("pass_at", 0.5, "holds", "0.556 (3 rows, 1 not measured and counted as not passed)"),
-        ("pass_at", 0.6, "not measured", "between 0.556 and 0.667 (3 rows, 1 not measured)"),
-        ("pass_at", 0.7, "fails", "0.556 (3 rows, 1 not measured; at most 0.667 if they had passed)"),
-        ("pass_hat", 0.33, "holds", "0.333 (3 rows, 1 not measured and counted as not passed)"),
-        ("pass_hat", 0.4, "not measured", "between 0.333 and 0.444 (3 rows, 1 not measured)"),
-        ("pass_hat", 0.5, "fails", "0.333 (3 rows, 1 not measured; at most 0.444 if they had passed)"),
-    ],
-)
-def test_pass_at_k_is_bounded_by_the_extremes_of_unmeasured_runs(
-    metric: Any, minimum: float, state: State, text: str
-) -> None:
-    verdict = decide(GateRule(metric, minimum, k=2), TORN)
-
-    assert (verdict.state, verdict.text) == (state, text)
 
 
 def outcomes_of(runs: list[list[float | None]], most: int) -> Iterator[list[list[float | None]]]:
@@ -138,25 +130,6 @@ def outcomes_of(runs: list[list[float | None]], most: int) -> Iterator[list[list
         for (row, run), ending in zip(gaps, endings, strict=True):
             filled[row][run] = ending
         yield filled
-
-
-@pytest.mark.parametrize(
-    ("runs", "minimum", "state", "text"),
-    [
-        ([[0.5], [1.0]], 0.75, "holds", "0.750 (2 runs)"),
-        ([[0.1], [0.2], [0.3]], 0.2, "holds", "0.200 (3 runs)"),  # 0.6 / 3 is a little less in floats
-        ([[0.5], [1.0], [None]], 0.5, "holds", "0.500 (3 runs, 1 not measured and counted as 0)"),
-        ([[0.5], [1.0], [None]], 0.6, "not measured", "between 0.500 and 0.833 (3 runs, 1 not measured)"),
-        ([[0.5], [1.0], [None]], 0.9, "fails", "0.500 (3 runs, 1 not measured; at most 0.833 if they had scored 1)"),
-        ([[-2.0], [8.0], [None]], 2.0, "not measured", "between 1.333 and 4.667 (3 runs, 1 not measured)"),
-    ],
-)
-def test_a_mean_is_bounded_by_the_lowest_and_highest_score_of_unmeasured_runs(
-    runs: Runs, minimum: float, state: State, text: str
-) -> None:
-    verdict = decide(GateRule("mean", minimum), runs, (-2.0, 8.0) if [-2.0] in runs else None)
-
-    assert (verdict.state, verdict.text) == (state, text)
 
 
 # -- intervals --------------------------------------------------------------------------------------------
