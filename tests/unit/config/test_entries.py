@@ -7,6 +7,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -163,9 +164,7 @@ def test_a_sweep_crosses_its_values_the_last_key_fastest(evals: Evals) -> None:
         ),
     ],
 )
-def test_names_are_those_of_what_is_evaluated_with_the_swept_values(
-    evals: Evals, blocks: str, names: list[str]
-) -> None:
+def test_names_are_those_of_what_is_evaluated_with_the_swept_values(evals: Evals, blocks: str, names: Any) -> None:
     assert list(evals(SHARED + blocks)) == names
 
 

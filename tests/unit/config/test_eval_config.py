@@ -259,9 +259,7 @@ def test_the_code_of_a_commit_must_be_uploaded(problems: Problems, load: Load, c
     assert load(text.replace("ray", "local")).execution.engine == "local"
 
 
-def test_files_of_packages_are_those_of_the_workspace(
-    load_table: Load, table_problems: Problems, workspace: Path
-) -> None:
+def test_files_of_packages_are_in_the_workspace(load_table: Load, table_problems: Problems, workspace: Path) -> None:
     text = 'engine = "ray"\nray.runtime_env = {{pip = {}}}'
     file, packages = str(workspace / "nodes.txt"), '{packages = "nodes.txt", pip_check = true}'
     missing = "3: [execution] ray.runtime_env.pip: must be an existing file (looked for nodes.txt)"
@@ -342,7 +340,7 @@ def whole(text: str) -> str:
     return re.sub(r"^# ", "", text, flags=re.MULTILINE)
 
 
-def test_the_values_in_comments_of_the_eval_example_are_the_defaults(load: Callable[..., EvalConfig]) -> None:
+def test_the_values_in_comments_of_the_eval_example_are_the_defaults(load: Load) -> None:
     required, every = load(EVAL), load(whole(EVAL))
 
     assert load(re.sub(r"^\[evaluation\]\n", "", EVAL, flags=re.MULTILINE)) == required
@@ -355,7 +353,7 @@ def test_the_values_in_comments_of_the_eval_example_are_the_defaults(load: Calla
 
 
 def test_the_training_example_is_read_with_and_without_its_comments(
-    load_training: Callable[[str], EvalConfig],
+    load_training: Load,
 ) -> None:
     required, every = load_training(TRAINING), load_training(whole(TRAINING))
 
@@ -369,9 +367,7 @@ def test_the_training_example_is_read_with_and_without_its_comments(
 
 
 @pytest.mark.parametrize("path", [*INTEGERS.split(), *NUMBERS.split()])
-def test_each_field_of_a_training_config_has_the_type_of_the_page(
-    load_training: Callable[[str], EvalConfig], path: str
-) -> None:
+def test_each_field_of_a_training_config_has_the_type_of_the_page(load_training: Load, path: str) -> None:
     table, key = path.split(".")
     good, bad = (["1"], ["0.5", '"1"', "true"]) if path in INTEGERS.split() else (["1", "0.5"], ['"1"', "true"])
     for value in good:

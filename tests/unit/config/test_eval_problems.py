@@ -43,9 +43,7 @@ def test_a_broken_rule_between_tables_is_reported_with_its_line(problems: Proble
     ["[" * 5000 + "]" * 5000, "{a=" * 350 + "1" + "}" * 350, "9" * 5000],
     ids=["arrays", "tables", "digits"],
 )
-def test_a_value_that_cannot_be_read_is_one_problem_whatever_the_recursion_limit(
-    problems: Problems, value: str, limit: int
-) -> None:
+def test_what_cannot_be_read_is_one_problem_at_any_recursion_limit(problems: Problems, value: str, limit: int) -> None:
     """Some libraries let recursive code go much deeper than usual."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(limit)

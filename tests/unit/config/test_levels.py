@@ -18,10 +18,11 @@ from tests.unit.config.conftest import cases_in, check_cases
 
 Load = Callable[..., EvalConfig]
 Problems = Callable[..., list[str]]
+Project = Callable[[str], object]
 
 
 @pytest.fixture
-def project(workspace: Path) -> Callable[[str], object]:
+def project(workspace: Path) -> Project:
     return (workspace / "pyproject.toml").write_text
 
 
@@ -38,9 +39,7 @@ SEVEN: list[tuple[Any, str | None]] = [
 
 
 @pytest.mark.parametrize("highest", range(1, 8))
-def test_the_highest_level_that_sets_a_key_wins_and_is_listed(
-    load_table: Load, project: Callable[[str], object], highest: int
-) -> None:
+def test_the_highest_level_that_sets_a_key_wins_and_is_listed(load_table: Load, project: Project, highest: int) -> None:
     given = [each for each, _ in SEVEN[:highest]]
     project("".join(given[1:3]))
 
@@ -50,9 +49,7 @@ def test_the_highest_level_that_sets_a_key_wins_and_is_listed(
     assert [*config.overridden, *config.preset] == [listed for _, listed in SEVEN[highest - 1 : highest] if listed]
 
 
-def test_pyproject_can_set_tables_and_options_and_other_tools_are_ignored(
-    load_table: Load, project: Callable[[str], object]
-) -> None:
+def test_pyproject_can_set_tables_and_options_and_other_tools_are_ignored(load_table: Load, project: Project) -> None:
     project(
         '[tool.other]\nx = 1\n[tool.pytest-osmosis]\nmax_turns = 3\neval_fn = ["a:b"]\n'
         '[tool.pytest-osmosis.model]\nbase_url = "http://localhost:1/v1"\n[tool.pytest-osmosis.eval.y]\nn = 0\n'
@@ -72,7 +69,7 @@ def test_pyproject_can_set_tables_and_options_and_other_tools_are_ignored(
     "other", ["configs/eval/xx.toml", "configs/xx.toml", "xx.toml", "data/xx.jsonl", "datasets/xx.csv"]
 )
 def test_a_table_for_another_eval_is_not_taken_for_a_misspelling(
-    load_table: Load, project: Callable[[str], object], workspace: Path, other: str
+    load_table: Load, project: Project, workspace: Path, other: str
 ) -> None:
     (workspace / other).parent.mkdir(parents=True, exist_ok=True)
     (workspace / other).write_text("")
@@ -81,9 +78,7 @@ def test_a_table_for_another_eval_is_not_taken_for_a_misspelling(
     assert load_table("experiment", "").preset == ()
 
 
-def test_problems_of_pyproject_are_reported_with_their_line(
-    table_problems: Problems, project: Callable[[str], object]
-) -> None:
+def test_problems_of_pyproject_are_reported_with_their_line(table_problems: Problems, project: Project) -> None:
     def problems(text: str) -> list[str]:
         project(f"{text}\n")
         return table_problems("experiment", "")
@@ -91,9 +86,7 @@ def test_problems_of_pyproject_are_reported_with_their_line(
     check_cases(cases_in("pyproject")["pyproject"], problems)
 
 
-def test_the_highest_level_that_selects_rows_sets_the_whole_selection(
-    load_table: Load, project: Callable[[str], object]
-) -> None:
+def test_the_highest_level_that_selects_rows_sets_the_whole_selection(load_table: Load, project: Project) -> None:
     project("[tool.pytest-osmosis]\nlimit = 3\noffset = 4\n")
     assert load_table("evaluation", "").selection == RowSelection(offset=4, limit=3)
     config = load_table("evaluation", "limit = 5")
@@ -129,9 +122,7 @@ def typed(text: str) -> Override:
     return parsed
 
 
-def test_no_level_lifts_a_bound_of_rollouts_that_another_sets(
-    load_table: Load, project: Callable[[str], object]
-) -> None:
+def test_no_level_lifts_a_bound_of_rollouts_that_another_sets(load_table: Load, project: Project) -> None:
     project("[tool.pytest-osmosis.limits.rollout]\ntokens = 9\ncost_usd = 2\n")
 
     config = load_table("limits.rollout", "tool_calls = 3\ntokens = 8", typed("limits.rollout.cost_usd=1"))
@@ -161,7 +152,7 @@ SCORER = Override("scoring", "eval_fns", ["rewards:exact"], "--osmosis-eval-fn")
 MODEL = Override("experiment", "model_path", "demo/arithmetic", "--osmosis-model")
 
 
-def test_an_eval_without_a_toml_is_named_after_its_dataset(workspace: Path, project: Callable[[str], object]) -> None:
+def test_an_eval_without_a_toml_is_named_after_its_dataset(workspace: Path, project: Project) -> None:
     config = typed_eval_config(workspace, [AGENT, DATASET, SCORER, MODEL])
     assert (config.name, config.path, config.workspace) == ("multiply", workspace / "data/multiply.jsonl", workspace)
     assert (config.selection, config.secrets, config.text) == (RowSelection(rows="all"), (), None)
@@ -314,9 +305,7 @@ NAME = 'each must be "module:function" or the name of a check'
         (typed("scoring.eval_fns=rewards.exact"), f'{NAME}, got "rewards.exact"; did you mean "rewards:exact"?'),
     ],
 )
-def test_a_bad_override_is_reported_with_its_origin(
-    table_problems: Problems, override: Override, expected: str
-) -> None:
+def test_a_bad_override_is_reported_with_its_origin(table_problems: Problems, override: Any, expected: str) -> None:
     assert table_problems("gate", "", override) == [f"{override.origin}: {expected}"]
 
 
@@ -340,7 +329,7 @@ def test_an_override_that_selects_rows_replaces_the_selection_of_the_file(
     assert config.overridden[0].replace('"', "") == f"{key} = {value} (--x)"
 
 
-def test_typed_paths_are_relative_to_the_current_folder_and_may_leave_the_workspace(
+def test_typed_paths_are_those_of_the_current_folder_and_may_leave_the_workspace(
     load_table: Load, workspace: Path
 ) -> None:
     typed = [("data", "path", "../outside.jsonl"), ("output", "results", "../r.json"), ("output", "dir", "runs")]

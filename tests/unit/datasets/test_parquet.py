@@ -51,9 +51,7 @@ def test_rows_equal_those_of_the_same_data_in_jsonl(opened: Opened, tmp_path: Pa
 
 @settings(deadline=None, max_examples=25)
 @given(data=st.data())
-def test_rows_can_be_read_in_any_order_from_any_groups(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_rows_can_be_read_in_any_order_from_any_groups(tmp_path_factory: Any, data: st.DataObject) -> None:
     prompts = [f"row {number}" for number in range(data.draw(st.integers(1, 30)))]
     path = tmp_path_factory.mktemp("rows") / "x.parquet"
     parquet.write_table(pa.table({"user_prompt": prompts}), path, row_group_size=data.draw(st.integers(1, 12)))

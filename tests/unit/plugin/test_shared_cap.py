@@ -17,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis import Verdict
-from pytest_osmosis.formats import CassetteMode
 from pytest_osmosis.models.base import ChatReply
 from pytest_osmosis.models.completions import write_events
 from pytest_osmosis.models.json_bodies import AnswerLabel
@@ -215,9 +214,7 @@ def test_only_what_a_verdict_of_a_hook_says_is_kept() -> None:
         (finished({}, 1, errors={A: RewardError("raised")}), None, "once the functions can score"),
     ],
 )
-def test_the_advice_after_too_many_errors_fits_their_cause(
-    broken: RunRecord, mode: CassetteMode | None, advice: str
-) -> None:
+def test_the_advice_after_too_many_errors_fits_their_cause(broken: RunRecord, mode: Any, advice: str) -> None:
     cassette = None if mode is None else CassetteUse(mode, "x.jsonl")
     results = replace(results_of([failed("model"), broken], scorers=(A,)), cassette=cassette)
 

@@ -59,9 +59,7 @@ MINIMUMS = st.sampled_from([0.0, 0.2, 0.25, 1 / 3, 0.4, 0.5, 0.6, 2 / 3, 0.7, 0.
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(gate(MINIMUMS), min_size=1, max_size=2), st.data())
-def test_gates_are_decided_as_soon_as_every_completion_gives_the_same_verdicts(
-    rules: list[GateRule], data: st.DataObject
-) -> None:
+def test_gates_are_decided_as_soon_as_every_completion_gives_the_same_verdicts(rules: Any, data: st.DataObject) -> None:
     shares = all(rule.k is None for rule in rules)  # only then may runs be taken out
     possible = ("passes", "fails", "outage", *(["removed"] if shares else []))
     endings = (*ENDINGS, *possible[3:])
@@ -77,9 +75,7 @@ def test_gates_are_decided_as_soon_as_every_completion_gives_the_same_verdicts(
         assert (reason is not None) == certain(rules, done, order[n_done:], possible)
 
 
-def certain(
-    rules: Sequence[GateRule], done: Sequence[RunRecord], left: Sequence[RunId], endings: Sequence[str]
-) -> bool:
+def certain(rules: Sequence[GateRule], done: Sequence[RunRecord], left: Sequence[RunId], endings: Any) -> bool:
     """Return True if the gates have the same verdicts however the remaining runs end."""
     ways = itertools.product(endings, repeat=len(left))
     states = {tuple(state_of(rules, [*done, *map(record, left, way)])) for way in ways}

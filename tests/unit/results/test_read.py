@@ -177,9 +177,7 @@ def test_results_that_were_scored_again_are_read_with_the_status_of_their_eval_r
 
 
 @pytest.mark.parametrize(("changes", "compared"), [({}, True), ({"partial": True}, False), ({"stopped": "401"}, False)])
-def test_only_a_whole_run_is_compared_with_the_previous_one(
-    stored: Stored, changes: dict[str, Any], compared: bool
-) -> None:
+def test_only_a_whole_run_is_compared_with_the_previous_one(stored: Stored, changes: Any, compared: bool) -> None:
     made = replace(results_of([finished({A: 1.0}, row) for row in range(2)]), provenance=PROVENANCE, **changes)
 
     concluded = Conclusion.of(made, Rules()).results(None, stored(WHOLE))

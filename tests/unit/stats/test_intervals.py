@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from fractions import Fraction
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -166,9 +167,7 @@ def test_rows_with_different_numbers_of_runs_have_an_honest_interval(
 @pytest.mark.nightly
 @pytest.mark.parametrize("n_rows", coverage.UNEQUAL_ROWS)
 @pytest.mark.parametrize("lengths", coverage.LENGTHS, ids=[lengths.name for lengths in coverage.LENGTHS])
-def test_different_numbers_of_runs_are_covered_everywhere_without_being_wide(
-    n_rows: int, lengths: coverage.Lengths
-) -> None:
+def test_different_numbers_of_runs_are_covered_everywhere_without_being_wide(n_rows: int, lengths: Any) -> None:
     cells = itertools.product(coverage.UNEQUAL_KINDS, coverage.UNEQUAL_RATES)
 
     low = {

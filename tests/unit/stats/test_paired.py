@@ -99,7 +99,7 @@ def test_many_rows_of_many_runs_are_counted_exactly_and_fast() -> None:
     assert test == "sign-flip, exact"
 
 
-def test_permutations_too_many_to_count_are_drawn_and_the_test_is_named_after_it(
+def test_permutations_too_many_to_count_are_drawn_and_name_the_test(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     random = Random(1)

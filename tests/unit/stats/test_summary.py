@@ -11,6 +11,7 @@ import statistics
 import sys
 from collections.abc import Callable
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -282,9 +283,7 @@ def test_the_effective_number_of_runs_lies_between_rows_and_runs(rows: list[list
         (FOUR, 0.5625 * 0.4375 / 0.2134781410**2),
     ],
 )
-def test_the_effective_number_of_runs_reflects_how_alike_the_runs_of_a_row_are(
-    rows: list[list[float]], n: float
-) -> None:
+def test_the_effective_number_of_runs_reflects_how_alike_the_runs_of_a_row_are(rows: Any, n: float) -> None:
     assert effective_n(clusters(rows)) == pytest.approx(n)
 
 

@@ -119,9 +119,7 @@ BLOCKS = [
 
 
 @pytest.mark.parametrize("messages", [RESPONSES, BLOCKS], ids=["responses", "blocks"])
-def test_calls_and_results_of_frameworks_are_shown_as_those_of_chat_messages(
-    messages: list[dict[str, object]],
-) -> None:
+def test_calls_and_results_of_frameworks_are_shown_as_those_of_chat_messages(messages: Any) -> None:
     assert conversation_lines(messages) == [
         "conversation:",
         "  user: What is 6 * 7?",

@@ -37,8 +37,8 @@ def test_a_value_is_redacted_at_any_depth_of_an_event(value: str, depth: int) ->
 @pytest.mark.parametrize("value", ["messages", "provider", "12345678", "rewards:exact", 'ev": "rollout'])
 def test_a_value_that_equals_a_field_name_does_not_break_events(value: str) -> None:
     def event(said: str) -> dict[str, object]:
-        return {
-            **{"ev": "score", "row": 12345678, "run": 0, "attempt": 1},
+        begin = {"ev": "score", "row": 12345678, "run": 0, "attempt": 1}
+        return begin | {
             "scores": {"rewards:exact": 1.0},
             "errors": {"rewards:exact": {"message": f"said {said}", "details": ""}},
             "boundary": "provider",

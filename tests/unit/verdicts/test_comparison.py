@@ -80,9 +80,7 @@ def test_the_difference_comes_with_its_interval_and_its_exact_p() -> None:
     ],
     ids=["six fell", "six fell, six may", "six rose", "five fell", "none moved", "exactly the allowance, rounded"],
 )
-def test_only_a_significant_difference_is_called_better_or_worse(
-    found: Sequence[Pair], allowed: float, meaning: str
-) -> None:
+def test_only_a_significant_difference_is_called_better_or_worse(found: Any, allowed: float, meaning: str) -> None:
     assert compared(found, allowed).found.meaning == meaning
 
 

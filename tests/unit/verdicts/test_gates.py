@@ -40,9 +40,7 @@ def tally(passed: int, not_passed: int, unmeasured: int) -> Runs:
         ([[5.0], [0.0], [None]], (2.0, 9.0), "holds"),  # a crash counts as 0.0
     ],
 )
-def test_only_a_known_range_bounds_the_mean_of_unmeasured_runs(
-    runs: Runs, declared: tuple[float, float] | None, state: State
-) -> None:
+def test_only_a_known_range_bounds_the_mean_of_unmeasured_runs(runs: Runs, declared: Any, state: State) -> None:
     verdict = decide(GateRule("mean", 0.1), runs, declared)
 
     assert verdict.state == state
@@ -146,9 +144,7 @@ def outcomes_of(runs: list[list[float | None]], most: int) -> Iterator[list[list
         (0.95, "upper", "fails", 0.944456),
     ],
 )
-def test_a_rule_compares_an_end_of_the_one_sided_interval(
-    minimum: float, rule: Any, state: State, compared: float
-) -> None:
+def test_a_rule_compares_an_end_of_a_one_sided_interval(minimum: float, rule: Any, state: Any, compared: float) -> None:
     verdict = decide(GateRule("pass_rate", minimum, rule), tally(90, 10, 0))
 
     assert verdict.state == state
@@ -179,9 +175,7 @@ def test_correlated_runs_of_a_row_widen_the_interval_whose_ends_are_printed() ->
 )
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_a_verdict_holds_for_every_outcome_of_the_unmeasured_runs(
-    ends: list[Any], most: int, data: st.DataObject
-) -> None:
+def test_a_verdict_holds_for_every_outcome_of_the_unmeasured_runs(ends: Any, most: int, data: st.DataObject) -> None:
     row = st.lists(st.sampled_from([1.0, 0.0, None]), min_size=2, max_size=3)
     runs = data.draw(st.lists(row, min_size=1, max_size=4))
     metric: Any = data.draw(st.sampled_from(["pass_rate", "pass_at", "pass_hat", "mean"]))
@@ -269,7 +263,5 @@ PASS_AT_2 = GateRule("pass_at", 0.5, k=2)
         (PASS_AT_2, [[1.0], [0.0]], Short(1, 1)),
     ],
 )
-def test_a_gate_is_as_many_runs_or_rows_from_its_verdict_as_may_decide_it(
-    gate: GateRule, runs: Runs, short: Short
-) -> None:
+def test_a_gate_is_as_many_runs_or_rows_from_a_verdict_as_decide_it(gate: GateRule, runs: Runs, short: Short) -> None:
     assert short_of(gate, runs) == short

@@ -79,9 +79,7 @@ def test_a_page_follows_its_eval_run_to_the_end_and_its_runs_keep_their_places(g
     assert last == page_of(OpenRun(going_on.directory))
 
 
-def test_a_page_that_took_long_stays_as_it_is_for_a_while(
-    going_on: RunInProgress, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_that_took_long_stays_for_a_while(going_on: RunInProgress, monkeypatch: pytest.MonkeyPatch) -> None:
     cpu_s, clock = count(step=2.0), Mock(return_value=1000.0)
     for name, value in {"RESTS": 4, "monotonic": clock, "thread_time": lambda: next(cpu_s)}.items():
         monkeypatch.setattr(f"pytest_osmosis.addons.viewer.open_run.{name}", value)
