@@ -38,9 +38,7 @@ SESSION = [LOADED, ROWS, START]
 KILLED = "its process, 4711 on build7, was killed, or its machine failed"
 
 
-def written(
-    folder: Path, events: Sequence[Mapping[str, Any]], results: Mapping[str, Any] | None = None
-) -> RunDirectory:
+def written(folder: Path, events: Sequence[Event], results: Mapping[str, Any] | None = None) -> RunDirectory:
     directory = RunDirectory(folder)
     directory.journal.write_bytes(b"".join(map(encode, events)))
     if results is not None:
@@ -113,14 +111,7 @@ def test_results_that_cannot_be_read_say_nothing(tmp_path: Path, text: str) -> N
     assert lifecycle_of(directory).was_killed
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (b'00:05:00.000+00:00","status":"finished"', b'00:09:00.000+00:00","status":"finished"'),
-        (b'{"ev":"ended"', b'{"ev":"enved"'),
-        (b'"reason":null', b'"reason":3333'),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), [(b"00:05:00", b"00:09:00"), (b'"ended"', b'"enved"'), (b"null", b"3333")])
 def test_a_changed_byte_in_the_end_of_a_session_is_said(tmp_path: Path, old: bytes, new: bytes) -> None:
     directory = written(tmp_path, [*FIRST, ended(5)], results(6))
     directory.journal.write_bytes(directory.journal.read_bytes().replace(old, new))

@@ -42,40 +42,28 @@ PRICE = price_from(TokenPrices(1.0, 2.0, 1.0, 1.0), "the config")
 
 
 def record_strategy(row: int, index: int, model: ModelTag) -> st.SearchStrategy[RunRecord]:
-    score = st.sampled_from([0.0, 0.25, 1.0])
-    usage = st.sampled_from([None, {"input_tokens": 11, "output_tokens": 7}, {"input_tokens": 5}])
-    answer = st.sampled_from([None, "0" * 16, "1" * 16])
-    notes = st.sampled_from([NO_NOTES, NO_NOTES.add({"metrics": {A: {"length": 3.0}}, "reasons": {A: "it looked"}})])
-    judges = st.sampled_from([(), (JudgeUse("demo/judge", None, 1, 0, 0, (("input_tokens", 3),)),)])
-    broke = st.sampled_from(["ValueError: a; b: c", "b: no"])
-    boundary = st.sampled_from(["reward", "provider"])
-    error = st.builds(lambda message, boundary: RewardError(message, boundary=boundary), broke, boundary)
+    of = st.sampled_from
+    notes = of([NO_NOTES, NO_NOTES.add({"metrics": {A: {"length": 3.0}}, "reasons": {A: "it looked"}})])
+    fields = {
+        "usage": of([None, {"input_tokens": 11, "output_tokens": 7}, {"input_tokens": 5}]),
+        "answer": of([None, "0" * 16, "1" * 16]),
+        "notes": notes,
+        "judge_uses": of([(), (JudgeUse("demo/judge", None, 1, 0, 0, (("input_tokens", 3),)),)]),
+        "attempt": st.integers(1, 2),
+        "repeated": st.booleans(),
+        "finish_reason": of(["length", None]),
+    }
+    score, text = of([0.0, 0.25, 1.0]), of(["503 from server 1", "503 from server 2", "no answer"])
+    error = st.builds(RewardError, of(["ValueError: a; b: c", "b: no"]), boundary=of(["reward", "provider"]))
+    boundary = of(["provider", "host", "model", "agent", "timeout"])
+    place = {"row": st.just(row), "run": st.just(index)}
     return st.one_of(
-        st.builds(
-            lambda a, b, usage, answer, notes, judges, attempt: finished(
-                {A: a, B: b},
-                row,
-                index,
-                usage=usage,
-                answer=answer,
-                notes=notes,
-                judge_uses=judges,
-                attempt=attempt,
-                repeated=attempt > 1,
-                finish_reason="length",
-            ),
-            *(score, score, usage, answer, notes, judges, st.integers(1, 2)),
-        ),
-        st.builds(lambda a, failure: finished({A: a}, row, index, errors={B: failure}), score, error),
-        st.builds(lambda one, two: finished({}, row, index, errors={A: one, B: two}), error, error),
-        st.builds(
-            lambda boundary, text: failed(boundary, row, index, error=text),
-            st.sampled_from(["provider", "host", "model", "agent", "timeout"]),
-            st.sampled_from(["503 from server 1", "503 from server 2", "no answer"]),
-        ),
-        st.just(removed(row, index)),
-        st.just(pending(row, index, "stopped")),
-        st.builds(lambda notes: rolled(row, index, retries=2, attempt=2, repeated=True, notes=notes), notes),
+        st.builds(finished, st.fixed_dictionaries({A: score, B: score}), **place, **fields),
+        st.builds(finished, st.fixed_dictionaries({A: score}), **place, errors=st.fixed_dictionaries({B: error})),
+        st.builds(finished, st.just({}), **place, errors=st.fixed_dictionaries({A: error, B: error})),
+        st.builds(failed, boundary, **place, error=text),
+        of([removed(row, index), pending(row, index, "stopped")]),
+        st.builds(rolled, **place, retries=st.just(2), attempt=st.just(2), repeated=st.just(True), notes=notes),
     ).map(lambda record: record._replace(run=RunId(row, index, model)))
 
 
@@ -115,26 +103,15 @@ def shard_of(whole: Results, rules: Rules, shard: Shard, **changes: Any) -> Resu
     made = results.of_records(
         whole.description, whole.pass_rule, [*own, *others], {ModelTag.PRIMARY: whole.price}, name
     )
-    facts = ShardFacts(
-        index=shard.index,
-        of=shard.of,
-        rows=len(rows),
-        planned_rows=len({record.run.row for record in whole.records}),
-        planned_runs=len(whole.records),
-        whole=True,
-        missing=None,
-        decides=rules.decide,
-        max_errors=1.0,
-        max_errors_is_share=True,
-    )
+    planned = {"planned_rows": len({record.run.row for record in whole.records}), "planned_runs": len(whole.records)}
+    errors = {"max_errors": 1.0, "max_errors_is_share": True}
+    facts: dict[str, Any] = {**planned, **errors, "whole": True, "missing": None, "decides": rules.decide}
     return replace(
         whole,
         records=own,
-        by_function=made.by_function,
-        overall=made.overall,
-        baseline=made.baseline,
+        **{name: getattr(made, name) for name in ("by_function", "overall", "baseline")},
         partial=True,
-        shard=replace(facts, **changes),
+        shard=ShardFacts(index=shard.index, of=shard.of, rows=len(rows), **{**facts, **changes}),
         verdicts=[Verdict(title_of(rule), "partial", "merge decides", rule=rule) for rule in rules.gates],
         row_digests={row: whole.row_digests[row] for row in rows},
     )
