@@ -61,13 +61,6 @@ name = "two"
 '''
 
 
-def line_of(text: str) -> int:
-    """Return the number of the only line of TRICKY that starts with `text`."""
-    numbers = [number for number, line in enumerate(TRICKY.splitlines(), 1) if line.startswith(text)]
-    assert len(numbers) == 1
-    return numbers[0]
-
-
 KEYS: dict[str, tuple[tuple[str | int, ...], ...]] = {
     "title": (("title",),),
     "[evaluation]": (("evaluation",),),
@@ -90,10 +83,11 @@ KEYS: dict[str, tuple[tuple[str | int, ...], ...]] = {
 
 
 def test_each_key_has_its_line() -> None:
-    lines = Lines(TRICKY)
+    lines, text = Lines(TRICKY), TRICKY.splitlines()
     found = {start: {lines.of(*keys) for keys in each} for start, each in KEYS.items()}
 
-    assert found == {start: {line_of(start)} for start in KEYS}
+    numbers = {start: {number for number, line in enumerate(text, 1) if line.startswith(start)} for start in KEYS}
+    assert found == numbers
 
 
 HEADERS = "# top\n[model]\nheaders = {}\n"

@@ -39,10 +39,6 @@ def record(run: RunId, ending: str) -> RunRecord:
     return failed("agent" if ending == "breaks" else "provider", run.row, run.index)
 
 
-def state_of(rules: Sequence[GateRule], records: Sequence[RunRecord]) -> list[str]:
-    return [decide(rule, runs_for(rule, records, JUDGING)).state for rule in rules]
-
-
 def gate(minimums: st.SearchStrategy[float]) -> st.SearchStrategy[GateRule]:
     kinds: list[Any] = [("pass_rate", None), ("pass_at", 1), ("pass_at", 2), ("pass_hat", 2)]
     functions = st.sampled_from([None, A, B])
@@ -77,8 +73,10 @@ def test_gates_are_decided_as_soon_as_every_completion_gives_the_same_verdicts(r
 
 def certain(rules: Sequence[GateRule], done: Sequence[RunRecord], left: Sequence[RunId], endings: Any) -> bool:
     """Return True if the gates have the same verdicts however the remaining runs end."""
-    ways = itertools.product(endings, repeat=len(left))
-    states = {tuple(state_of(rules, [*done, *map(record, left, way)])) for way in ways}
+    states = set()
+    for way in itertools.product(endings, repeat=len(left)):
+        records = [*done, *map(record, left, way)]
+        states.add(tuple(decide(rule, runs_for(rule, records, JUDGING)).state for rule in rules))
     return len(states) == 1 and "not measured" not in next(iter(states))
 
 
