@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -117,8 +118,8 @@ def test_a_rule_is_stored_as_json_with_the_ranges_that_it_has(ranges: dict[str, 
         ("any", 1.0, 0.5, 1.0, 1.0),
     ],
 )
-def test_the_reward_is_the_score_that_decides_or_1_or_0_if_several_do(
-    decide: str, a: float, b: float, reward: float, least: float
+def test_the_reward_is_the_score_that_decides_or_1_or_0(
+    decide: str, a: float, b: float, reward: Any, least: Any
 ) -> None:
     rule = pass_rule(decide, a=0.5)
 
