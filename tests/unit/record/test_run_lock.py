@@ -62,7 +62,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 def holder_pid(folder: Path) -> int | None:
     holder = holder_of(RunDirectory(folder))
-    return holder and holder.pid
+    return None if holder is None else holder.pid
 
 
 def line_of(process: subprocess.Popen[str]) -> str:
