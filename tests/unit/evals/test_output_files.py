@@ -80,6 +80,7 @@ FILES: dict[str, tuple[str, bool]] = {
     "sorted": (json.dumps(OURS, indent=2, sort_keys=True), True),
     "large": (json.dumps({**OURS, "summary": "x" * 11_000_000}, indent=2), True),
     "large foreign": ("x" * 11_000_000, False),
+    "one key": ('{"schema_version": 1}', False),
     "text": ("notes", False),
     "page": (MARK + "### x", False),
 }
