@@ -105,7 +105,7 @@ def test_ground_truth_keeps_its_json_type(opened: Opened, text: str, expected: o
 
 ASKED, SYSTEM = {"role": "user", "content": "2+2?"}, {"role": "system", "content": "Be brief."}
 DEVELOPER = {"role": "developer", "content": "Be brief."}
-CHAT = [
+CHAT: list[dict[str, Any]] = [
     *(SYSTEM, {"role": "user", "content": [{"type": "text", "text": "2+2?"}]}),
     {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
     {"role": "tool", "tool_call_id": "1", "content": "4"},

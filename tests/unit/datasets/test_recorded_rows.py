@@ -90,7 +90,14 @@ def test_a_row_or_a_header_with_nothing_to_score_is_named_with_its_line(
 
 
 def test_the_identity_of_a_row_is_its_prompt_or_its_id_or_else_its_conversation(opened: Opened) -> None:
-    ids = ({"user_prompt": "6 * 7?"}, {"user_prompt": "6 * 7?"}, {"id": "a"}, {"conversation_id": "a"}, {}, {})
+    ids: tuple[dict[str, str], ...] = (
+        {"user_prompt": "6 * 7?"},
+        {"user_prompt": "6 * 7?"},
+        {"id": "a"},
+        {"conversation_id": "a"},
+        {},
+        {},
+    )
     dataset = opened(*({**each, "solution_str": str(42 + index % 2)} for index, each in enumerate(ids)))
     prompted, other, named, renamed, bare, different = map(dataset.row, range(6))
 

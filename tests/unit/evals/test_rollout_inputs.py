@@ -131,7 +131,7 @@ def test_the_manifest_says_what_ran(run: StoredEvalRun) -> None:
     assert manifest.dataset_sha256 is not None
     assert manifest.timeouts == {"agent_workflow_timeout_s": 450, "grader_timeout_s": 150, "timeout_s": 120}
     assert manifest.versions.keys() == {"python", "pytest-osmosis", "openai", "anthropic", "aiohttp", "litellm"}
-    code = manifest.code or {}
+    code: Any = manifest.code
     assert (code["rollouts"], {*code["rewards"]}) == (None, {"rewards:score"})  # the chat is built in
     assert manifest.git == {"git_commit": None, "git_dirty": None}  # no session asked git
 
@@ -142,7 +142,8 @@ def test_changed_code_is_refused_with_the_names_of_its_files(workspace: Workspac
     directory = ran(workspace.prepare()).run.directory
     then = StoredProgress(directory.journal).rollout_code
     assert then.keys() == {"agents/short.py"}
-    assert (stored(directory).manifest.code or {})["rollouts"] is not None
+    code: Any = stored(directory).manifest.code
+    assert code["rollouts"] is not None
 
     check_same_code(directory, then, dict(then))
     with pytest.raises(CodeError) as refused:
