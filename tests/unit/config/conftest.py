@@ -71,11 +71,10 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "ws"
     for folder in ("configs/eval", "configs/training", "rollouts/multiply/sub", "rollouts/empty", "data"):
         (home / folder).mkdir(parents=True)
-    for file in ("rollouts/multiply/main.py", "rollouts/multiply/tools.py", "rollouts/multiply/sub/deep.py"):
+    code = ("main.py", "tools.py", "sub/deep.py")
+    for file in (*(f"rollouts/multiply/{name}" for name in code), "data/multiply.parquet", "data/multiply.txt"):
         (home / file).write_text("")
     (home / "data/multiply.jsonl").write_text("{}\n")
-    (home / "data/multiply.parquet").write_text("")
-    (home / "data/multiply.txt").write_text("")
     (tmp_path / "outside.jsonl").write_text("{}\n")
     (tmp_path / "outside.py").write_text("")
     (home / "data/link.jsonl").symlink_to(tmp_path / "outside.jsonl")

@@ -43,9 +43,7 @@ def test_a_broken_rule_between_tables_is_reported_with_its_line(problems: Proble
     ["[" * 5000 + "]" * 5000, "{a=" * 350 + "1" + "}" * 350, "9" * 5000],
     ids=["arrays", "tables", "digits"],
 )
-def test_a_value_that_cannot_be_read_is_one_problem_whatever_the_recursion_limit(
-    problems: Problems, value: str, limit: int
-) -> None:
+def test_what_cannot_be_read_is_one_problem_at_any_recursion_limit(problems: Problems, value: str, limit: int) -> None:
     """Some libraries let recursive code go much deeper than usual."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(limit)
@@ -81,7 +79,6 @@ def test_a_config_under_configs_training_is_rejected(workspace: Path) -> None:
     ("path", "problem"),
     [
         ("configs/eval/multipy.toml", "no such file, did you mean configs/eval/multiply.toml?"),
-        ("nowhere/x.toml", "no such file"),
         ("configs/eval", "is a folder, not a file"),
         ("data/multiply.jsonl/x.toml", "no such file"),
     ],
@@ -96,60 +93,42 @@ def test_a_missing_file_is_reported_with_a_similar_one(workspace: Path, path: st
     [
         (b"\xef\xbb\xbf[experiment]\n", ":1: begins with a byte order mark; save it as UTF-8 without BOM"),
         (b'[experiment]\nmodel_path = "\xe9"\n', ":2: must be UTF-8 text, got the byte 0xe9"),
-        *(
-            (EXPERIMENT.encode(encoding), f": is {encoding.upper()[:6]} text; save it as UTF-8")
-            for encoding in ("utf-16", "utf-16-le", "utf-16-be")
-        ),
+        (EXPERIMENT.encode("utf-16-le"), ": is UTF-16 text; save it as UTF-8"),
+        (b"#" * 10_000_001, ": holds more than 10,000,000 bytes, the most that is read of such a file"),
     ],
+    ids=["a byte order mark", "latin-1", "utf-16", "too large"],
 )
-def test_a_config_that_is_not_utf8_is_named_with_its_encoding(workspace: Path, content: bytes, problem: str) -> None:
+def test_a_config_that_is_no_text_of_ours_is_named(workspace: Path, content: bytes, problem: str) -> None:
     Path("configs/eval/x.toml").write_bytes(content)
     assert problem_of(Path("configs/eval/x.toml")) == f"configs/eval/x.toml{problem}"
-
-
-def test_an_endless_config_is_refused(workspace: Path) -> None:
-    with Path("configs/eval/x.toml").open("wb") as file:
-        file.truncate(1 << 40)
-    assert problem_of(Path("configs/eval/x.toml")) == (
-        "configs/eval/x.toml: holds more than 10,000,000 bytes, the most that is read of such a file"
-    )
 
 
 def test_all_problems_of_a_file_are_reported_at_once_in_the_order_of_its_lines(problems: Problems) -> None:
     text = """\
 [evaluation]
 n = 0
-
 [experiment]
 rollout = "multiply"
 entrypoint = "mian.py"
 dataset = "d"
-
 [env]
 TOKEN = "x"
-
 [scoring]
 eval_fns = [
-  "rewards:exact",
-  "rewards:exact",
+  "rewards:exact", "rewards:exact",
 ]
-
 [gate]
 pass_rate = "> 0.7"
-
 [secrets]
-required = [
-  "TOKEN",
-]
-
+required = ["TOKEN"]
 [baseline]
 results = "/x.json"
 """
     found = problems(text, Override("evaluation", "batch_size", "0", "--osmosis-batch-size"))
 
     assert [re.sub(r"^(\d+: )?([^:]*):.*", r"\1\2", problem) for problem in found] == [
-        *("2: [evaluation] n", "4: [experiment] model_path", "6: [experiment] entrypoint", "13: [scoring] eval_fns"),
-        *("19: [gate] pass_rate", "22: [secrets] required", "27: [baseline] results", "--osmosis-batch-size"),
+        *("2: [evaluation] n", "3: [experiment] model_path", "5: [experiment] entrypoint", "10: [scoring] eval_fns"),
+        *("14: [gate] pass_rate", "16: [secrets] required", "18: [baseline] results", "--osmosis-batch-size"),
     ]
 
 
@@ -172,23 +151,21 @@ def test_no_value_of_any_key_raises_anything_but_a_config_error(load: Callable[.
 NUMBERS = ("1" + "0" * 30, "9" * 400, "-" + "9" * 400, "1e300", "9" * 5000, "9223372036854775808")
 PLACES = [(table.name, field.name) for table in EVAL_TABLES.values() for field in table.fields]
 PLACES += [("gate", "pass_at_" + "9" * 400), ("gate", "pass_at_999999"), ("prices", "m"), ("advanced", "x")]
-BOUNDED = {
-    "evaluation": ("n", "batch_size", "limit", "agent_workflow_timeout_s", "grader_timeout_s"),
-    "data": ("offset", "seed"),
-    "execution": ("hosts", "watchdog_s", "requests_per_minute", "tokens_per_minute"),
-    "limits": ("max_errors", "max_tokens"),
-    "model": ("timeout_s", "max_retries", "max_response_mb"),
-    "agent": ("max_turns",),
-    "sampling": ("max_tokens", "seed"),
-}
+BOUNDED = """
+    evaluation.n evaluation.batch_size evaluation.limit evaluation.agent_workflow_timeout_s evaluation.grader_timeout_s
+    data.offset data.seed execution.hosts execution.watchdog_s execution.requests_per_minute execution.tokens_per_minute
+    limits.max_errors limits.max_tokens model.timeout_s model.max_retries model.max_response_mb agent.max_turns
+    sampling.max_tokens sampling.seed
+"""
 
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_no_number_in_a_toml_breaks_the_reader(problems: Problems, number: str) -> None:
     for table, key in PLACES:
         found = problems(f'[{table}]\n"{key}" = {number}\n')  # the rest of the config is missing
-        bounded = key in BOUNDED.get(table, ())
-        assert bounded <= any(f"{key}: must be" in line or "not valid TOML" in line for line in found)
+        assert (f"{table}.{key}" in BOUNDED.split()) <= any(
+            f"{key}: must be" in line or "not valid TOML" in line for line in found
+        )
         assert max(map(len, found)) < 1000
 
 

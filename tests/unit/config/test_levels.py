@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,56 +18,38 @@ from tests.unit.config.conftest import cases_in, check_cases
 
 Load = Callable[..., EvalConfig]
 Problems = Callable[..., list[str]]
+Project = Callable[[str], object]
 
 
 @pytest.fixture
-def project(workspace: Path) -> Callable[[str], None]:
-
-    def project(text: str) -> None:
-        (workspace / "pyproject.toml").write_text(text, encoding="utf-8")
-
-    return project
+def project(workspace: Path) -> Project:
+    return (workspace / "pyproject.toml").write_text
 
 
-SEVEN = [
-    ("ini", "n = 1 (ini osmosis_set)"),
-    ("project", "n = 2 (pyproject.toml:2)"),
-    ("own", "n = 3 (pyproject.toml:4)"),
-    ("file", None),
-    ("test", "n = 5 (tests/test_x.py:3: osmosis_eval(n=5))"),
-    ("environment", "n = 6 (PYTEST_OSMOSIS_N)"),
-    ("command", "n = 7 (--osmosis-n)"),
+SEVEN: list[tuple[Any, str | None]] = [
+    (Override("evaluation", "n", "1", "ini osmosis_set evaluation.n", level="ini"), "n = 1 (ini osmosis_set)"),
+    ("[tool.pytest-osmosis]\nn = 2\n", "n = 2 (pyproject.toml:2)"),
+    ("[tool.pytest-osmosis.eval.x]\nn = 3\n", "n = 3 (pyproject.toml:4)"),
+    ("n = 4", None),
+    (Override("evaluation", "n", 5, "tests/test_x.py:3: n=5", level="test"), "n = 5 (tests/test_x.py:3: n=5)"),
+    (Override("evaluation", "n", "6", "PYTEST_OSMOSIS_N", level="environment"), "n = 6 (PYTEST_OSMOSIS_N)"),
+    (Override("evaluation", "n", "7", "--osmosis-n"), "n = 7 (--osmosis-n)"),
 ]
+"""From the lowest level to the highest: what sets n there, and how that is listed."""
 
 
-@pytest.mark.parametrize("highest", range(7))
-def test_the_highest_level_that_sets_a_key_wins_and_is_listed(
-    load_table: Load, project: Callable[[str], None], highest: int
-) -> None:
-    levels = [level for level, _ in SEVEN[: highest + 1]]
-    shared = "n = 2" if "project" in levels else ""
-    own = "n = 3" if "own" in levels else ""
-    project(f"[tool.pytest-osmosis]\n{shared}\n[tool.pytest-osmosis.eval.x]\n{own}\n")
-    overrides = [
-        Override("evaluation", "n", "1", "ini osmosis_set evaluation.n", level="ini"),
-        Override("evaluation", "n", 5, "tests/test_x.py:3: osmosis_eval(n=5)", level="test"),
-        Override("evaluation", "n", "6", "PYTEST_OSMOSIS_N", level="environment"),
-        Override("evaluation", "n", "7", "--osmosis-n"),
-    ]
+@pytest.mark.parametrize("highest", range(1, 8))
+def test_the_highest_level_that_sets_a_key_wins_and_is_listed(load_table: Load, project: Project, highest: int) -> None:
+    given = [each for each, _ in SEVEN[:highest]]
+    project("".join(given[1:3]))
 
-    config = load_table(
-        "evaluation",
-        "n = 4" if "file" in levels else "",
-        *(override for override in overrides if override.level in levels),
-    )
+    config = load_table("evaluation", "".join(given[3:4]), *(each for each in given if isinstance(each, Override)))
 
-    assert config.evaluation.n == highest + 1
-    assert [*config.overridden, *config.preset] == [text for _, text in SEVEN[highest : highest + 1] if text]
+    assert config.evaluation.n == highest
+    assert [*config.overridden, *config.preset] == [listed for _, listed in SEVEN[highest - 1 : highest] if listed]
 
 
-def test_pyproject_can_set_tables_and_options_and_other_tools_are_ignored(
-    load_table: Load, project: Callable[[str], None]
-) -> None:
+def test_pyproject_can_set_tables_and_options_and_other_tools_are_ignored(load_table: Load, project: Project) -> None:
     project(
         '[tool.other]\nx = 1\n[tool.pytest-osmosis]\nmax_turns = 3\neval_fn = ["a:b"]\n'
         '[tool.pytest-osmosis.model]\nbase_url = "http://localhost:1/v1"\n[tool.pytest-osmosis.eval.y]\nn = 0\n'
@@ -86,7 +69,7 @@ def test_pyproject_can_set_tables_and_options_and_other_tools_are_ignored(
     "other", ["configs/eval/xx.toml", "configs/xx.toml", "xx.toml", "data/xx.jsonl", "datasets/xx.csv"]
 )
 def test_a_table_for_another_eval_is_not_taken_for_a_misspelling(
-    load_table: Load, project: Callable[[str], None], workspace: Path, other: str
+    load_table: Load, project: Project, workspace: Path, other: str
 ) -> None:
     (workspace / other).parent.mkdir(parents=True, exist_ok=True)
     (workspace / other).write_text("")
@@ -95,9 +78,7 @@ def test_a_table_for_another_eval_is_not_taken_for_a_misspelling(
     assert load_table("experiment", "").preset == ()
 
 
-def test_problems_of_pyproject_are_reported_with_their_line(
-    table_problems: Problems, project: Callable[[str], None]
-) -> None:
+def test_problems_of_pyproject_are_reported_with_their_line(table_problems: Problems, project: Project) -> None:
     def problems(text: str) -> list[str]:
         project(f"{text}\n")
         return table_problems("experiment", "")
@@ -105,9 +86,7 @@ def test_problems_of_pyproject_are_reported_with_their_line(
     check_cases(cases_in("pyproject")["pyproject"], problems)
 
 
-def test_the_highest_level_that_selects_rows_sets_the_whole_selection(
-    load_table: Load, project: Callable[[str], None]
-) -> None:
+def test_the_highest_level_that_selects_rows_sets_the_whole_selection(load_table: Load, project: Project) -> None:
     project("[tool.pytest-osmosis]\nlimit = 3\noffset = 4\n")
     assert load_table("evaluation", "").selection == RowSelection(offset=4, limit=3)
     config = load_table("evaluation", "limit = 5")
@@ -143,7 +122,7 @@ def typed(text: str) -> Override:
     return parsed
 
 
-def test_no_level_lifts_a_bound_of_rollouts_that_another_sets(load_table: Load, project: Callable[[str], None]) -> None:
+def test_no_level_lifts_a_bound_of_rollouts_that_another_sets(load_table: Load, project: Project) -> None:
     project("[tool.pytest-osmosis.limits.rollout]\ntokens = 9\ncost_usd = 2\n")
 
     config = load_table("limits.rollout", "tool_calls = 3\ntokens = 8", typed("limits.rollout.cost_usd=1"))
@@ -173,7 +152,7 @@ SCORER = Override("scoring", "eval_fns", ["rewards:exact"], "--osmosis-eval-fn")
 MODEL = Override("experiment", "model_path", "demo/arithmetic", "--osmosis-model")
 
 
-def test_an_eval_without_a_toml_is_named_after_its_dataset(workspace: Path, project: Callable[[str], None]) -> None:
+def test_an_eval_without_a_toml_is_named_after_its_dataset(workspace: Path, project: Project) -> None:
     config = typed_eval_config(workspace, [AGENT, DATASET, SCORER, MODEL])
     assert (config.name, config.path, config.workspace) == ("multiply", workspace / "data/multiply.jsonl", workspace)
     assert (config.selection, config.secrets, config.text) == (RowSelection(rows="all"), (), None)
@@ -217,21 +196,17 @@ def test_the_highest_level_that_sets_a_baseline_replaces_the_others(load_table: 
     [
         (Override("evaluation", "n", "5", "--x"), 5, "n = 5"),
         (Override("evaluation", "pass_threshold", "0.5", "--x"), 0.5, "pass_threshold = 0.5"),
-        (Override("evaluation", "pass_threshold", 1, "--x"), 1.0, "pass_threshold = 1"),
         (Override("baseline", "model_path", "openai/x", "--x"), "openai/x", 'baseline.model_path = "openai/x"'),
         (Override("model", "headers", '{A = "s3cr3t"}', "--x"), {"A": "s3cr3t"}, "headers = ..."),
         (Override("sampling", "stop", "END", "--x"), ("END",), 'stop = ["END"]'),
         (Override("sampling", "stop", '["a", "b"]', "--x"), ("a", "b"), 'stop = ["a", "b"]'),
         (Override("sampling", "extra_body", "{a = 1}", "--x"), {"a": 1}, "extra_body = {a = 1}"),
         (Override("scoring", "eval_fns", "a:b", "--x"), ("a:b",), 'eval_fns = ["a:b"]'),
-        (Override("limits", "max_errors", "3", "--x"), 3, "max_errors = 3"),
         (Override("limits", "max_errors", "5%", "--x"), 0.05, 'max_errors = "5%"'),
         (typed("experiment.model_path=5"), "5", 'model_path = "5"'),
         (typed("experiment.model_path='q'"), "q", 'model_path = "q"'),
         (typed("model.max_retries=0"), 0, "max_retries = 0"),
         (typed("scoring.eval_fns=a:b"), ("a:b",), 'eval_fns = ["a:b"]'),
-        (typed('scoring.eval_fns=["a:b", "c:d"]'), ("a:b", "c:d"), 'eval_fns = ["a:b", "c:d"]'),
-        (typed("sampling.extra_body={a = 1}"), {"a": 1}, "extra_body = {a = 1}"),
     ],
 )
 def test_an_override_is_parsed_by_its_key_and_a_set_one_as_toml_or_text_and_both_are_listed(
@@ -250,15 +225,10 @@ def test_environment_variables_and_gates_and_required_keys_can_be_set(load: Load
     assert load(without_model, Override("experiment", "model_path", "m", "--x")).experiment.model_path == "m"
 
 
-NESTED = [
-    "[" * 5000 + "]" * 5000,
-    "{a=" * 350 + "1" + "}" * 350,
-    '{"a":' * 600 + "1" + "}" * 600,
-    "[" * 600 + "]" * 600,
-]
+NESTED = ["[" * 5000 + "]" * 5000, "{a=" * 350 + "1" + "}" * 350, '{"a":' * 600 + "1" + "}" * 600]
 
 
-@pytest.mark.parametrize("text", NESTED, ids=["arrays", "tables", "json", "shorter"])
+@pytest.mark.parametrize("text", NESTED, ids=["arrays", "tables", "json"])
 @pytest.mark.parametrize("as_toml", [True, False])
 def test_a_typed_value_that_nests_too_deeply_is_text(table_problems: Problems, text: str, as_toml: bool) -> None:
     (problem,) = table_problems("sampling", "", Override("sampling", "extra_body", text, "--x", as_toml=as_toml))
@@ -267,16 +237,6 @@ def test_a_typed_value_that_nests_too_deeply_is_text(table_problems: Problems, t
 
 def test_a_path_of_too_many_keys_is_refused() -> None:
     assert isinstance(setting(f"sampling.{'a.' * 300}a=1", "--x"), Problem)
-
-
-def test_the_last_of_two_overrides_of_a_key_wins_and_is_the_only_one_listed(load_table: Load) -> None:
-    config = load_table(
-        "evaluation",
-        "n = 2",
-        Override("evaluation", "n", "5", "PYTEST_OSMOSIS_N"),
-        Override("evaluation", "n", "6", "--osmosis-n"),
-    )
-    assert (config.evaluation.n, config.overridden) == (6, ("n = 6 (--osmosis-n)",))
 
 
 def typed_gate(text: str) -> Override:
@@ -303,18 +263,16 @@ def test_typed_gates_replace_single_gates_of_the_file_and_are_checked_alike(load
 
 def test_several_conditions_on_one_metric_are_all_kept_but_losses_a_problem(load_table: Load) -> None:
     config = load_table("gate", 'pass_rate = [">= 0.5", {min = 0.4, rule = "lower"}, ">= 0.50"]')
-
-    assert config.gates == (GateRule("pass_rate", 0.5), GateRule("pass_rate", 0.4, "lower"))
     texts = ["pass_rate >= 0.9", "pass_rate {min = 0.8, rule = 'lower'}", "pass_rate >= 0.9", "rewards:f mean >= 1"]
 
     gates = [(gate.origin, gate.value) for gate in gate_settings(texts, "--x") if not isinstance(gate, Problem)]
+    (problem,) = gate_settings(["max_regression = 0.02", "max_regression <= 0.1"], "--x")
 
+    assert config.gates == (GateRule("pass_rate", 0.5), GateRule("pass_rate", 0.4, "lower"))
     assert gates == [
         ("--x gate.pass_rate", [">= 0.9", {"min": 0.8, "rule": "lower"}]),
         ('--x gate."rewards:f".mean', ">= 1"),
     ]
-    (problem,) = gate_settings(["max_regression = 0.02", "max_regression <= 0.1"], "--x")
-
     assert str(problem) == "--x: max_regression is given 2 times (= 0.02, <= 0.1); keep one"
 
 
@@ -327,9 +285,7 @@ def test_a_typed_text_that_is_not_a_condition_is_rejected(text: str) -> None:
 
 
 TABLES = ", ".join(EVAL_TABLES)
-RANGE = "the highest score must be above the lowest"
 UNKNOWN = "unknown key, did you mean "
-BASELINE = ("model_path", "base_url", "api_key_env", "results")
 FUNCTION = 'unknown function, did you mean "rewards:exact"'
 NAME = 'each must be "module:function" or the name of a check'
 
@@ -338,50 +294,42 @@ NAME = 'each must be "module:function" or the name of a check'
     ("override", "expected"),
     [
         (Override("evaluation", "n", "0", "--x"), 'must be an integer of at least 1, got "0"'),
-        (Override("evaluation", "n", True, "--x"), "must be an integer of at least 1, got true"),
         (Override("evaluation", "limit", "0", "--x"), 'must be an integer of at least 1, or "all", got "0"'),
         (Override("evaluation", "pass_threshold", "inf", "--x"), 'must be a finite number, got "inf"'),
         (Override("model", "headers", "{A = 1}", "--x"), "A: must be a string without line breaks, got 1"),
         (Override("model", "headers", "s3cr3t", "--x"), "must be a table of header names to strings, got a string"),
-        (Override("judge", "score_range", "[1, 0]", "--x"), f'{RANGE}, got "[1, 0]"'),
         (Override("secrets", "requird", "[]", "--x"), f'[secrets] requird: {UNKNOWN}"required"? (valid: required)'),
-        (Override("baseline", "x", "1", "--x"), f"[baseline] x: unknown key (valid: {', '.join(BASELINE)})"),
         (Override("modl", "x", "1", "--x"), f"[modl]: unknown table, did you mean [model]? (valid: {TABLES})"),
         (Override("data", "path", "none.csv", "--x"), 'must be an existing file, got "none.csv" (looked for none.csv)'),
         (typed('scoring.thresholds."rewards:exac"=1'), f'{FUNCTION}? (valid: "rewards:exact", "rewards:close")'),
         (typed("scoring.eval_fns=rewards.exact"), f'{NAME}, got "rewards.exact"; did you mean "rewards:exact"?'),
     ],
 )
-def test_a_bad_override_is_reported_with_its_origin(
-    table_problems: Problems, override: Override, expected: str
-) -> None:
+def test_a_bad_override_is_reported_with_its_origin(table_problems: Problems, override: Any, expected: str) -> None:
     assert table_problems("gate", "", override) == [f"{override.origin}: {expected}"]
 
 
-ALL = RowSelection(rows="all")
-
-
 @pytest.mark.parametrize(
-    ("file", "overrides", "expected", "listed"),
+    ("file", "overrides", "expected"),
     [
-        ("limit = 5", [("evaluation", "limit", "all")], RowSelection(limit="all"), ['limit = "all" (--x)']),
-        ("limit = 5", [("evaluation", "limit", "7")], RowSelection(limit=7), ["limit = 7 (--x)"]),
-        ("limit = 5", [("data", "rows", "3,4")], RowSelection(rows=((3, 4),)), ['rows = "3,4" (--x)']),
-        ("limit = 5", [("data", "offset", "2")], RowSelection(offset=2, limit="all"), ["offset = 2 (--x)"]),
-        ("limit = 5", [("evaluation", "limit", "7"), ("data", "rows", "all")], ALL, ['rows = "all" (--x)']),
-        ("n = 2", [("evaluation", "n", "3")], RowSelection(), ["n = 3 (--x)"]),
-        ("limit = 5", [("evaluation", "n", "3")], RowSelection(limit=5), ["n = 3 (--x)"]),
-        ('[data]\nrows = "3"\noffset = 1', [("evaluation", "limit", "7")], RowSelection(limit=7), ["limit = 7 (--x)"]),
+        ("limit = 5", [("evaluation", "limit", "all")], RowSelection(limit="all")),
+        ("limit = 5", [("data", "rows", "3,4")], RowSelection(rows=((3, 4),))),
+        ("limit = 5", [("data", "offset", "2")], RowSelection(offset=2, limit="all")),
+        ("limit = 5", [("evaluation", "limit", "7"), ("data", "rows", "all")], RowSelection(rows="all")),
+        ("limit = 5", [("evaluation", "n", "3")], RowSelection(limit=5)),
+        ('[data]\nrows = "3"\noffset = 1', [("evaluation", "limit", "7")], RowSelection(limit=7)),
     ],
 )
 def test_an_override_that_selects_rows_replaces_the_selection_of_the_file(
-    load_table: Load, file: str, overrides: list[tuple[str, str, str]], expected: RowSelection, listed: list[str]
+    load_table: Load, file: str, overrides: list[tuple[str, str, str]], expected: RowSelection
 ) -> None:
     config = load_table("evaluation", file, *(Override(*override, "--x") for override in overrides))
-    assert (config.selection, config.overridden) == (expected, tuple(listed))
+    (_, key, value) = overrides[-1]
+    assert (config.selection, len(config.overridden)) == (expected, 1)
+    assert config.overridden[0].replace('"', "") == f"{key} = {value} (--x)"
 
 
-def test_typed_paths_are_relative_to_the_current_folder_and_may_leave_the_workspace(
+def test_typed_paths_are_those_of_the_current_folder_and_may_leave_the_workspace(
     load_table: Load, workspace: Path
 ) -> None:
     typed = [("data", "path", "../outside.jsonl"), ("output", "results", "../r.json"), ("output", "dir", "runs")]

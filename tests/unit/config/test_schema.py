@@ -37,20 +37,18 @@ def test_the_schema_is_valid_and_describes_every_key_of_every_table_with_a_type(
 
 
 def test_every_default_is_valid() -> None:
-    defaults = [
-        (table, name, declared["default"])
+    fields = {
+        f"{table}.{name}": declared
         for table, one in SCHEMA["properties"].items()
         for name, declared in one.get("properties", {}).items()
         if "default" in declared
-    ]
-    assert ("limits", "max_errors", "10%") in defaults
-    for table, name, default in defaults:
-        assert Draft202012Validator(SCHEMA["properties"][table]["properties"][name]).is_valid(default), (table, name)
+    }
+    assert fields["limits.max_errors"]["default"] == "10%"
+    assert not [name for name, each in fields.items() if not Draft202012Validator(each).is_valid(each["default"])]
 
 
 INVALID = [
     ("evaluation", "n = 0"),
-    ("evaluation", "pass_treshold = 1"),
     ("evaluaton", "n = 1"),
     ("evaluation", "grader_timeout_s = 0"),
     ("model", 'client = "curl"'),
@@ -58,7 +56,6 @@ INVALID = [
     ("sampling", "extra_body = {messages = 1}"),
     ("scoring", 'eval_fns = ["a:b", "a:b"]'),
     ("scoring", 'eval_fns = ["a:b"]\n[[scoring.checks]]\nkind = "contians"'),
-    ("scoring", 'eval_fns = ["a:b"]\n[[scoring.checks]]\nkind = "f1"\nnegate = true'),
     ("scoring", 'eval_fns = ["a:b"]\n[[scoring.checks]]\nkind = "equals"\non = {before = "x"}'),
     ("data", 'columns = {prompt = "q"}'),
     ("gate", 'pass_rate = [">= 0.5", 1]'),
@@ -81,7 +78,6 @@ VALID = [
     *((table, body) for table, body, _ in VALUES),
     ("experiment", ""),
     ("experiment", 'rollout = "multiply"\nentrypoint = "main.py"'),
-    ("evaluation", "agent_workflow_timeout_s = 1\ngrader_timeout_s = 0.5"),
     ("advanced", 'anything = [1, {a = "b"}]'),
     ("env", 'LOG_LEVEL = ""\n_X1 = "a\\nb"'),
     ("model", 'base_url = "https://u:p@[::1]/v1?x=1#y"\nheaders = {X-A = "b", "c!" = ""}\ntimeout_s = 0.1'),
@@ -91,16 +87,13 @@ VALID = [
     ("scoring", 'checks = [{kind = "regex", value = "a+", on = "last_line", negate = true}]\neval_fns = ["f1"]'),
     ("scoring", 'eval_fns = ["f1"]\n[[scoring.checks]]\nname = "x.y"\nkind = "length"\nmin = 2\nunit = "words"'),
     ("scoring", 'eval_fns = ["f1"]\n[gate.f1]\nmean = ">= 0.5"'),
-    ("data", 'rows = " all "'),
     *[("gate", f'pass_rate = "{rate}"') for rate in (">= .5", ">= 0", ">= 1.0", ">= 7e-1")],
     *[("gate", f'pass_rate = {{min = 0.5, rule = "{rule}"}}') for rule in ("point", "lower", "upper")],
     *[('gate."rewards:exact"', f'mean = "{bound}"') for bound in (">= -1.5", ">= 10", ">= +.5", ">= 1e-3")],
     ('gate."rewards:exact"', 'mean = {min = 7}\npass_at_1 = ">= 0.5"\npass_hat_1 = {min = 1, rule = "upper"}'),
     ("limits", 'max_errors = " 0.5 % "'),
-    ("limits", "max_cost_usd = 0.5\nmax_tokens = 1\nmax_duration_s = 3600"),
     ("gate", 'max_regression = 0.02\n[baseline]\nresults = "base.json"'),
     ("baseline", 'model_path = "m"\nbase_url = "http://localhost:8000/v1"\napi_key_env = "K"'),
-    ("gate", 'max_regression = 0\n[baseline]\nmodel_path = "m"'),
 ]
 
 

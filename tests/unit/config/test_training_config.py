@@ -12,41 +12,13 @@ from jsonschema import Draft202012Validator
 from pytest_osmosis.config import EvalConfig, Override, is_training_config, load_training_config
 from pytest_osmosis.config.eval_config import NOT_OF_TRAINING, TRAINING_TABLES, training_schema
 from pytest_osmosis.config.tables import ModelTable, Sampling
+from tests.unit.config import test_eval_config as examples
 from tests.unit.config.conftest import cases_in, check_cases
 
-EXPERIMENT = """\
-[experiment]
-rollout = "multiply"
-entrypoint = "main.py"
-model_path = "Qwen/Qwen3.6-35B-A3B"
-dataset = "multiply"
-"""
-WHOLE = (
-    EXPERIMENT
-    + """
-[training]
-lr = 1e-6
-total_epochs = 1
-n_samples_per_prompt = 8
-rollout_batch_size = 16
-max_prompt_length = 8192
-max_response_length = 4096
-agent_workflow_timeout_s = 45
-grader_timeout_s = 15.5
-[sampling]
-rollout_temperature = 0.7
-rollout_top_p = 0.9
-[checkpoints]
-eval_interval = 10
-checkpoint_save_freq = 20
-[advanced]
-anything = {a = [1]}
-[env]
-LOG_LEVEL = "INFO"
-[secrets]
-required = ["MY_TOKEN"]
-"""
-)
+EXPERIMENT = examples.EXPERIMENT + "\n"
+WHOLE = examples.whole(examples.TRAINING)
+for default, value in (("e_length = 8192", "e_length = 4096"), ("450", "45"), ("150", "15.5"), ("p = 1.0", "p = 0.9")):
+    WHOLE = WHOLE.replace(default, value)
 Load = Callable[..., EvalConfig]
 Problems = Callable[..., list[str]]
 
@@ -60,14 +32,14 @@ def test_a_training_config_describes_the_rollouts_of_its_preflight(load: Load) -
     config = load(WHOLE)
 
     assert config.training is not None
-    assert (config.training.base_model, config.training.max_prompt_length) == ("Qwen/Qwen3.6-35B-A3B", 8192)
+    assert (config.training.base_model, config.training.max_prompt_length) == ("openai/gpt-5-mini", 8192)
     assert not config.training.asks_model
     assert config.dataset_line == 5
     evaluation = config.evaluation
-    assert (evaluation.n, evaluation.batch_size) == (1, 16)
+    assert (evaluation.n, evaluation.batch_size) == (1, 32)
     assert (evaluation.agent_workflow_timeout_s, evaluation.grader_timeout_s) == (45.0, 15.5)
-    assert config.sampling == Sampling(temperature=0.7, top_p=0.9, max_tokens=4096)
-    assert (dict(config.env), config.secrets) == ({"LOG_LEVEL": "INFO"}, ("MY_TOKEN",))
+    assert config.sampling == Sampling(temperature=1.0, top_p=0.9, max_tokens=4096)
+    assert (dict(config.env), config.secrets) == ({"LOG_LEVEL": "INFO"}, ("OPENAI_API_KEY",))
     assert config.notes == ("[advanced] is for the Osmosis platform and has no effect here",)
 
 
@@ -84,15 +56,12 @@ def test_a_model_to_ask_is_one_with_an_address_or_one_that_was_typed(load: Load)
     at_server = load(EXPERIMENT + '[model]\nbase_url = "http://localhost:1/v1"\n')
     typed = load(EXPERIMENT, Override("experiment", "model_path", "demo/arithmetic", "--osmosis-model"))
 
-    assert at_server.training is not None
-    assert typed.training is not None
-    assert at_server.training.asks_model
-    assert at_server.experiment.model_path == "Qwen/Qwen3.6-35B-A3B"
+    found = [(each.training and each.training.asks_model, each.experiment.model_path) for each in (at_server, typed)]
+    assert found == [(True, "openai/gpt-5-mini"), (True, "demo/arithmetic")]
     assert at_server.notes == (
         "osmosis train submit refuses [model]; move it to [tool.pytest-osmosis] of pyproject.toml",
     )
-    assert typed.training.asks_model
-    assert (typed.training.base_model, typed.experiment.model_path) == ("Qwen/Qwen3.6-35B-A3B", "demo/arithmetic")
+    assert (typed.training and typed.training.base_model) == "openai/gpt-5-mini"
 
 
 def test_settings_for_evals_apply_as_far_as_a_training_config_has_them(load: Load, workspace: Path) -> None:
@@ -108,7 +77,7 @@ def test_settings_for_evals_apply_as_far_as_a_training_config_has_them(load: Loa
     assert config.model == ModelTable(base_url="http://localhost:1/v1")
     assert (config.evaluation.n, config.sampling, config.gates) == (1, Sampling(), ())
     assert config.limits.rollout == {"tokens": 7}
-    assert config.experiment.model_path == "Qwen/Qwen3.6-35B-A3B"
+    assert config.experiment.model_path == "openai/gpt-5-mini"
 
 
 def test_an_option_that_does_not_apply_is_a_problem(problems: Problems) -> None:
@@ -120,12 +89,10 @@ def test_an_option_that_does_not_apply_is_a_problem(problems: Problems) -> None:
     ("path", "text", "expected"),
     [
         ("configs/training/x.toml", "", True),
-        ("configs/training/x.toml", "[evaluation]\n", True),
         ("configs/eval/x.toml", "[training]\n", False),
         ("x.toml", "[training]\n", True),
         ("x.toml", "[checkpoints]\n[model]\n", True),
         ("x.toml", "[training]\n[evaluation]\n", False),
-        ("x.toml", "[training]\n[[eval]]\n", False),
         ("x.toml", EXPERIMENT, False),
         ("x.toml", "[training\n", False),
     ],

@@ -28,18 +28,10 @@ def opened(tmp_path: Path) -> Opened:
     return write_and_open
 
 
-def check_all(dataset: Dataset) -> None:
-    check_rows(dataset, range(len(dataset)))
-
-
 def problem_of(dataset: Callable[[], Dataset]) -> str:
     """Return the problems with a dataset, from opening it or from checking its rows."""
-
-    def open_and_check() -> None:
-        check_all(dataset())
-
     with pytest.raises(DatasetError) as caught:
-        open_and_check()
+        check_rows(opened := dataset(), range(len(opened)))
     return str(caught.value)
 
 

@@ -9,7 +9,7 @@ import json
 import tempfile
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -69,59 +69,29 @@ csv_records = st.lists(
 )
 
 
-def reads_back(suffix: str, write: Writer, records: Records, order: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("suffix", "write", "rows"),
+    [
+        (".jsonl", write_jsonl, json_records),
+        (".json", write_json, json_records),
+        (".json", partial(write_json, indent=2), json_records),
+        (".csv", write_csv, csv_records),
+    ],
+)
+@settings(deadline=None, max_examples=50)
+@given(data=st.data())
+def test_rows_read_back_equal_in_any_order(suffix: str, write: Writer, rows: Any, data: st.DataObject) -> None:
+    records = data.draw(rows)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"x{suffix}"
         write(path, records)
         found = open_dataset(path)
         assert len(found) == len(records)
-        for index in order:
+        for index in data.draw(st.permutations(range(len(records)))):
             row = found.row(index)
-            assert row.record == records[index]
-            assert row.row_index == index
+            assert (row.record, row.row_index) == (records[index], index)
             assert row.ground_truth == records[index].get("ground_truth")
             assert row.messages[-1] == {"role": "user", "content": records[index]["user_prompt"]}
-
-
-@pytest.mark.parametrize(
-    ("suffix", "write"), [(".jsonl", write_jsonl), (".json", write_json), (".json", partial(write_json, indent=2))]
-)
-@settings(deadline=None, max_examples=50)
-@given(data=st.data())
-def test_json_rows_read_back_equal_in_any_order(suffix: str, write: Writer, data: st.DataObject) -> None:
-    records = data.draw(json_records)
-    reads_back(suffix, write, records, data.draw(st.permutations(range(len(records)))))
-
-
-@settings(deadline=None, max_examples=50)
-@given(data=st.data())
-def test_csv_rows_read_back_equal_in_any_order(data: st.DataObject) -> None:
-    records = data.draw(csv_records)
-    reads_back(".csv", write_csv, records, data.draw(st.permutations(range(len(records)))))
-
-
-@pytest.mark.parametrize("system_prompt", ["Be brief.", None, "", "  "])
-def test_a_system_prompt_comes_first_unless_it_is_blank(opened: Opened, system_prompt: str | None) -> None:
-    found = opened(json.dumps({"user_prompt": "2+2?", "system_prompt": system_prompt}))
-    sent = [{"role": "system", "content": "Be brief."}] * (system_prompt == "Be brief.")
-    assert found.row(0).messages == [*sent, {"role": "user", "content": "2+2?"}]
-
-
-def test_messages_are_used_as_the_prompt_unchanged(opened: Opened) -> None:
-    chat = [
-        {"role": "system", "content": "Be brief."},
-        {"role": "user", "content": [{"type": "text", "text": "2+2?"}]},
-        {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
-        {"role": "tool", "tool_call_id": "1", "content": "4"},
-    ]
-    found = opened(json.dumps({"messages": chat, "user_prompt": None, "ground_truth": 4}))
-    assert found.row(0).messages == chat
-
-
-def test_rows_of_a_csv_have_prompts_or_messages_as_json_text(opened: Opened) -> None:
-    found = opened('messages,user_prompt\n,a\n"[{""role"": ""user"", ""content"": ""b""}]",\n', "x.csv")
-    assert prompts(found) == ["a", "b"]
-    assert found.row(1).messages == found.row(1).record["messages"] == [{"role": "user", "content": "b"}]
 
 
 @pytest.mark.parametrize(
@@ -133,35 +103,102 @@ def test_ground_truth_keeps_its_json_type(opened: Opened, text: str, expected: o
     assert (actual, type(actual)) == (expected, type(expected))
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "columns", "ground_truth", "others"),
-    [
-        ("x.csv", "user_prompt,ground_truth\n2+2?,4\n", {}, "4", {}),
-        ("x.jsonl", '{"user_prompt": "2+2?", "Label": 4}', {}, 4, {}),
-        ("x.jsonl", '{"user_prompt": "2+2?", "label": "a", "ground_truth": 4}', {}, 4, {"label": "a"}),
-        (
-            "x.jsonl",
-            '{"user_prompt": "2+2?", "label": "a", "answer": 4}',
-            {"ground_truth": "answer"},
-            4,
-            {"label": "a"},
-        ),
-        ("x.jsonl", '{"Question": "2+2?", "b": 4}', {"user_prompt": "question", "ground_truth": "b"}, 4, {}),
-        ("x.csv", "User_Prompt, GROUND_TRUTH,Level\n2+2?,4,Easy\n", {}, "4", {"Level": "Easy"}),
-    ],
-    ids=["CSV", "label", "both", "label and a mapped column", "mapped columns", "any case"],
-)
-def test_columns_get_our_names_and_a_label_is_the_ground_truth_if_there_is_no_other(
-    opened: Opened,
-    name: str,
-    text: str,
-    columns: dict[str, str],
-    ground_truth: object,
-    others: dict[str, str],
+ASKED, SYSTEM = {"role": "user", "content": "2+2?"}, {"role": "system", "content": "Be brief."}
+DEVELOPER = {"role": "developer", "content": "Be brief."}
+CHAT: list[dict[str, Any]] = [
+    *(SYSTEM, {"role": "user", "content": [{"type": "text", "text": "2+2?"}]}),
+    {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
+    {"role": "tool", "tool_call_id": "1", "content": "4"},
+]
+CELL = json.dumps([ASKED]).replace('"', '""')
+TEMPLATE = "Translate{% for each in to %} {{ each }}{% endfor %}: {{ text }}{{ row.get('my own', '') }}\n"
+TASK = {"metadata": {"task": "a"}}
+PROMPT_COLUMNS = ("user_prompt", "system_prompt", "messages")
+ROWS: dict[str, tuple[str | dict[str, Any], dict[str, str], list[dict[str, Any]], dict[str, Any]]] = {
+    "a system prompt": ({"user_prompt": "2+2?", "system_prompt": "Be brief."}, {}, [SYSTEM, ASKED], {}),
+    "no system prompt": ({"user_prompt": "2+2?", "system_prompt": None}, {}, [ASKED], {}),
+    "a blank system prompt": ({"user_prompt": "2+2?", "system_prompt": "  "}, {}, [ASKED], {}),
+    "messages": ({"messages": CHAT, "user_prompt": None, "ground_truth": 4}, {}, CHAT, {"ground_truth": 4}),
+    "messages of a developer": ({"messages": [DEVELOPER, ASKED]}, {}, [DEVELOPER, ASKED], {}),
+    "messages as JSON text": (f'messages,user_prompt\n"{CELL}",\n', {}, [ASKED], {}),
+    "a prompt beside no messages": ("messages,user_prompt\n,2+2?\n", {}, [ASKED], {}),
+    "a ground truth in a CSV": ("user_prompt,ground_truth\n2+2?,4\n", {}, [ASKED], {"ground_truth": "4"}),
+    "a label": ({"user_prompt": "2+2?", "Label": 4}, {}, [ASKED], {"ground_truth": 4}),
+    "a label beside a ground truth": (
+        {"user_prompt": "2+2?", "label": "a", "ground_truth": 4}, {}, [ASKED], {"label": "a", "ground_truth": 4},
+    ),
+    "a label beside a mapped column": (
+        {"user_prompt": "2+2?", "label": "a", "answer": 4}, {"ground_truth": "answer"},
+        [ASKED], {"label": "a", "ground_truth": 4},
+    ),
+    "mapped columns": (
+        {"Question": "2+2?", "b": 4}, {"user_prompt": "question", "ground_truth": "b"}, [ASKED], {"ground_truth": 4},
+    ),
+    "any case": (
+        "User_Prompt, GROUND_TRUTH,Level\n2+2?,4,Easy\n", {}, [ASKED], {"ground_truth": "4", "Level": "Easy"},
+    ),
+    "a mapped column with a semicolon": ("ask;tell\n2+2?\n", {"user_prompt": "ask;tell"}, [ASKED], {}),
+    "a chat inside an object": (
+        {"input": {"chat": [ASKED]}, "target": {"text": "4"}},
+        {"messages": "input.chat", "ground_truth": "target.text"},
+        [ASKED], {"ground_truth": "4", "input": {"chat": [ASKED]}, "target": {"text": "4"}},
+    ),
+    "a template that sees values as text alone": (
+        {"text": "{{ 7 * 7 }}", "system_prompt": "Be brief.", "to": ["de", "fr"]}, {"user_prompt": TEMPLATE},
+        [SYSTEM, {"role": "user", "content": "Translate de fr: {{ 7 * 7 }}\n"}],
+        {"text": "{{ 7 * 7 }}", "to": ["de", "fr"]},
+    ),
+    "a template beside messages and a mapped column": (
+        {"text": "Hi", "to": [], "messages": "mine", "my own": 1}, {"user_prompt": TEMPLATE, "ground_truth": "text"},
+        [{"role": "user", "content": "Translate: Hi1\n"}], {"ground_truth": "Hi", "to": [], "my own": 1},
+    ),
+    "a template with the prompt": (
+        {"user_prompt": "2+2?"}, {"user_prompt": "Q: {{ user_prompt }}"}, [{"role": "user", "content": "Q: 2+2?"}], {},
+    ),
+    "a template with the prompt of a CSV": (
+        "user_prompt\n2+2?\n", {"user_prompt": "Q: {{ user_prompt }}"}, [{"role": "user", "content": "Q: 2+2?"}], {},
+    ),
+    "metadata in place of a prompt": ({**TASK, "label": 1}, {}, [], {**TASK, "ground_truth": 1}),
+    "metadata beside a blank prompt, as JSON text": (
+        {"user_prompt": " ", "metadata": '{"task": "a"}', "label": 1}, {}, [], {**TASK, "ground_truth": 1},
+    ),
+    "metadata in a CSV": ('metadata,label\n"{""task"": ""a""}",1\n', {}, [], {**TASK, "ground_truth": "1"}),
+    "metadata beside a system prompt alone": ({**TASK, "system_prompt": "Be brief."}, {}, [SYSTEM], TASK),
+    "anything as metadata beside a prompt": (
+        {"user_prompt": "2+2?", "metadata": "easy"}, {}, [ASKED], {"metadata": "easy"},
+    ),
+}  # fmt: skip
+"""A row, mapped columns, and what becomes of it: its messages, and all columns but those of the prompt."""
+
+
+@pytest.mark.parametrize(("given", "columns", "messages", "others"), ROWS.values(), ids=ROWS)
+def test_a_row_has_messages_and_its_other_columns_by_our_names(
+    opened: Opened, given: Any, columns: dict[str, str], messages: list[Any], others: dict[str, Any]
 ) -> None:
-    row = opened(text, name, columns).row(0)
-    assert row.ground_truth == ground_truth
-    assert row.record == {"user_prompt": "2+2?", "ground_truth": ground_truth, **others}
+    text, name = (given, "x.csv") if isinstance(given, str) else (json.dumps(given), "x.jsonl")
+    dataset = opened(text, name, columns)
+    check_rows(dataset, [0])
+
+    row = dataset.row(0)
+
+    assert row.messages == messages
+    assert row.ground_truth == others.get("ground_truth")
+    assert {name: value for name, value in row.record.items() if name not in PROMPT_COLUMNS} == others
+
+
+@pytest.mark.parametrize(
+    ("ours", "input", "rows"),
+    [
+        *((ours, "input", [{"input": "2+2?"}, {"input": [SYSTEM, ASKED]}]) for ours in ("user_prompt", "messages")),
+        ("messages", "input.chat", [{"input.chat": "2+2?"}, {"input": {"chat": [SYSTEM, ASKED]}}]),
+    ],
+)
+def test_a_mapped_column_holds_a_text_in_one_row_and_a_chat_in_another(
+    opened: Opened, ours: str, input: str, rows: list[dict[str, Any]]
+) -> None:
+    dataset = opened("\n".join(map(json.dumps, rows)), columns={ours: input})
+    check_rows(dataset, range(2))
+    assert [dataset.row(index).messages for index in range(2)] == [[ASKED], [SYSTEM, ASKED]]
 
 
 @pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"], ids=["plain", "bom"])
@@ -210,24 +247,18 @@ def test_a_dataset_has_the_path_and_digest_of_its_file_and_no_row_beyond_it(open
             found.row(index)
 
 
-@pytest.fixture
-def traced() -> Iterator[None]:
-    tracemalloc.start()
-    yield
-    tracemalloc.stop()
-
-
 @pytest.mark.parametrize("suffix", WRITERS)
-def test_index_keeps_no_rows_in_memory(tmp_path: Path, suffix: str, traced: None) -> None:
+def test_index_keeps_no_rows_in_memory(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"x{suffix}"
     WRITERS[suffix](path, [{"user_prompt": f"{index} " + "x" * 4000, "ground_truth": "1"} for index in range(4000)])
-    assert path.stat().st_size > 16_000_000
-    tracemalloc.reset_peak()
-    before = tracemalloc.get_traced_memory()[0]
-    found = open_dataset(path)
-    held, peak = (size - before for size in tracemalloc.get_traced_memory())
+    tracemalloc.start()
+    try:
+        found = open_dataset(path)
+        held, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
     assert len(found) == 4000
-    assert held < 4000 * 24 * 1.3 + 50_000
+    assert held < 4000 * 24 * 1.3 + 50_000 < path.stat().st_size / 50
     assert peak < (3 * path.stat().st_size if suffix == ".json" else 3_000_000), "a JSON array is loaded"
 
 
@@ -244,59 +275,11 @@ def test_many_threads_can_read_rows_at_once(tmp_path: Path) -> None:
         assert all(actual == [f"prompt {i}" for i in range(500)] for actual in pool.map(read_all, range(8)))
 
 
-def chats_of(dataset: Dataset) -> list[list[str]]:
-    """Return the role and the content of each message, row by row, after all rows were checked."""
-    check_rows(dataset, range(len(dataset)))
-    rows = [dataset.row(row_index) for row_index in range(len(dataset))]
-    return [[f"{message['role']}: {message['content']}" for message in row.messages] for row in rows]
-
-
-def test_a_template_makes_the_prompt_and_sees_values_as_text_alone(opened: Opened) -> None:
-    text = (
-        '{"text": "{{ 7 * 7 }}", "system_prompt": "Be brief.", "to": ["de", "fr"]}\n'
-        '{"text": "Hi", "to": [], "messages": "mine", "my own": 1}\n'
-    )
-    template = "Translate{% for each in to %} {{ each }}{% endfor %}: {{ text }}{{ row.get('my own', '') }}\n"
-
-    dataset = opened(text, columns={"user_prompt": template, "ground_truth": "text"})
-
-    assert chats_of(dataset) == [
-        ["system: Be brief.", "user: Translate de fr: {{ 7 * 7 }}\n"],
-        ["user: Translate: Hi1\n"],
-    ]
-    assert dataset.row(1).record == {"ground_truth": "Hi", "to": [], "messages": "mine", "my own": 1}
-
-
-def test_a_template_can_use_a_prompt_that_is_there(opened: Opened) -> None:
-    columns = {"user_prompt": "Q: {{ user_prompt }}"}
-    for name, text in (("x.jsonl", '{"user_prompt": "2+2?"}\n'), ("x.csv", "user_prompt\n2+2?\n")):
-        assert chats_of(opened(text, name, columns)) == [["user: Q: 2+2?"]]
-
-
-@pytest.mark.parametrize("ours", ["user_prompt", "messages"])
-def test_a_mapped_column_holds_a_text_in_one_row_and_a_chat_in_another(opened: Opened, ours: str) -> None:
-    chat = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
-    rows = [{"input": "2+2?"}, {"input": chat}]
-    expected = [["user: 2+2?"], ["system: s", "user: u"]]
-
-    assert chats_of(opened("\n".join(map(json.dumps, rows)), columns={ours: "input"})) == expected
-
-
-def test_a_chat_may_lie_inside_an_object(opened: Opened) -> None:
-    rows = [{"input": {"chat": [{"role": "user", "content": "2+2?"}]}, "target": {"text": "4"}}, {"input.chat": "3+3?"}]
-    columns = {"messages": "input.chat", "ground_truth": "target.text"}
-
-    dataset = opened("\n".join(map(json.dumps, rows)), columns=columns)
-
-    assert chats_of(dataset) == [["user: 2+2?"], ["user: 3+3?"]]
-    assert [dataset.row(0).ground_truth, dataset.row(1).ground_truth] == ["4", None]
-
-
 def test_jsonl_may_be_compressed_by_gzip(opened: Opened, tmp_path: Path) -> None:
     text = '\n{"user_prompt": "2+2?"}\n{"user_prompt": "3+3?"}\n'
     dataset = opened(gzip.compress(text.encode()), "x.jsonl.gz")
 
-    assert chats_of(dataset) == [["user: 2+2?"], ["user: 3+3?"]]
+    assert prompts(dataset) == ["2+2?", "3+3?"]
     assert dataset.line(1) == 3
     assert dataset.digest() == hashlib.sha256((tmp_path / "x.jsonl.gz").read_bytes()).hexdigest()
     (tmp_path / "data").mkdir()

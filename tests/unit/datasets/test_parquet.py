@@ -51,9 +51,7 @@ def test_rows_equal_those_of_the_same_data_in_jsonl(opened: Opened, tmp_path: Pa
 
 @settings(deadline=None, max_examples=25)
 @given(data=st.data())
-def test_rows_can_be_read_in_any_order_from_any_groups(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
+def test_rows_can_be_read_in_any_order_from_any_groups(tmp_path_factory: Any, data: st.DataObject) -> None:
     prompts = [f"row {number}" for number in range(data.draw(st.integers(1, 30)))]
     path = tmp_path_factory.mktemp("rows") / "x.parquet"
     parquet.write_table(pa.table({"user_prompt": prompts}), path, row_group_size=data.draw(st.integers(1, 12)))
@@ -71,12 +69,9 @@ def test_threads_can_read_rows_of_different_groups_at_once(opened: Opened) -> No
 
 
 def test_memory_is_bounded_by_one_row_group(opened: Opened) -> None:
-    prompts = [f"{number:08}" + "x" * 10_000 for number in range(2_000)]
-    dataset = opened({"user_prompt": prompts}, row_group_size=100)  # 20 groups of 1 MB
-    del prompts
+    dataset = opened({"user_prompt": [f"{number:08}" + "x" * 10_000 for number in range(2_000)]}, row_group_size=100)
     gc.collect()  # what earlier tests left would be freed meanwhile
-    before = pa.total_allocated_bytes()
-    most = 0
+    before, most = pa.total_allocated_bytes(), 0  # of 20 groups of 1 MB
     with dataset.open() as file:
         for index in range(len(dataset)):
             dataset.read(file, index)
@@ -85,23 +80,18 @@ def test_memory_is_bounded_by_one_row_group(opened: Opened) -> None:
 
 
 def test_values_become_json_values(opened: Opened) -> None:
-    moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    row = opened(
-        pa.table(
-            {
-                "user_prompt": pa.array(["2+2?"]).dictionary_encode(),
-                "ground_truth": pa.array([Decimal("4.00")]),
-                "day": [date(2026, 1, 2)],
-                "at": pa.array([moment], pa.timestamp("us", "UTC")),
-                "clock": [time(3, 4, 5)],
-                "share": [0.5],
-                "flags": pa.array([[("a", True), ("b", None)]], pa.map_(pa.string(), pa.bool_())),
-                "nested": [{"days": [date(2026, 1, 2), None]}],
-                "nothing": pa.nulls(1),
-            }
-        )
-    ).row(0)
-    assert row.record == {
+    table = {
+        "user_prompt": pa.array(["2+2?"]).dictionary_encode(),
+        "ground_truth": pa.array([Decimal("4.00")]),
+        "day": [date(2026, 1, 2)],
+        "at": pa.array([datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)], pa.timestamp("us", "UTC")),
+        "clock": [time(3, 4, 5)],
+        "share": [0.5],
+        "flags": pa.array([[("a", True), ("b", None)]], pa.map_(pa.string(), pa.bool_())),
+        "nested": [{"days": [date(2026, 1, 2), None]}],
+        "nothing": pa.nulls(1),
+    }
+    assert opened(table).row(0).record == {
         "user_prompt": "2+2?", "ground_truth": "4.00", "day": "2026-01-02", "at": "2026-01-02T03:04:05+00:00",
         "clock": "03:04:05", "share": 0.5, "flags": {"a": True, "b": None}, "nested": {"days": ["2026-01-02", None]},
         "nothing": None,
@@ -110,15 +100,12 @@ def test_values_become_json_values(opened: Opened) -> None:
 
 def test_messages_have_only_keys_of_their_own_may_be_json_text_and_columns_mapped(opened: Opened) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    chats = [
-        [{"role": "user", "content": "2+2?"}],
-        [{"role": "assistant", "content": None, "tool_calls": [call]}],
-    ]
+    chats = [[{"role": "user", "content": "2+2?"}], [{"role": "assistant", "content": None, "tool_calls": [call]}]]
     dataset = opened({"messages": chats})
     assert [dataset.row(0).messages, dataset.row(1).messages] == chats
     assert opened({"messages": [json.dumps(chats[0])]}).row(0).messages == chats[0]
     row = opened({"question": ["2+2?"], "Label": ["4"]}, columns={"user_prompt": "question"}).row(0)
-    assert (row.messages[0]["content"], row.ground_truth) == ("2+2?", "4")
+    assert (row.messages, row.ground_truth) == (chats[0], "4")
 
 
 @pytest.mark.parametrize(
@@ -138,11 +125,8 @@ def test_nan_and_infinity_are_rejected_in_columns_with_a_meaning(
 def test_rows_come_without_other_columns_in_which_they_have_nan(opened: Opened, value: object) -> None:
     dataset = opened({"user_prompt": ["a", "b", "c"], "weight": [value, None, None], "id": [1, 2, 3]})
     checked = check_rows(dataset, range(3))
-    assert [dataset.row(index).record.keys() - {"user_prompt", "id"} for index in range(3)] == [
-        set(),
-        {"weight"},
-        {"weight"},
-    ]
+    assert ["weight" in dataset.row(index).record for index in range(3)] == [False, True, True]
+    assert all("id" in dataset.row(index).record for index in range(3))
     (note,) = checked.notes
     assert note.startswith('column "weight": ')
     assert note.endswith("Infinity is not JSON, so rows with it come without the column") or "NaN" in note
@@ -158,23 +142,14 @@ def test_nan_in_a_column_that_a_judge_needs_is_rejected(opened: Opened) -> None:
     )
 
 
-NO_TEXT = "must be a non-blank string"
+NO_TEXT = "must be a non-blank string, got {}; write the prompt there or remove the row"
 BROKEN: dict[str, tuple[Any, dict[str, str], list[str]]] = {
     "bad rows": (
         {"user_prompt": ["2+2?", None, " "]},
         {},
         [
-            f':2: row 1: column "user_prompt": {NO_TEXT}, got null; write the prompt there or remove the row',
-            f':3: row 2: column "user_prompt": {NO_TEXT}, got " "; write the prompt there or remove the row',
-        ],
-    ),
-    "no prompt": (
-        {"question": ["a", "b", "c"]},
-        {},
-        [
-            ': schema: column "user_prompt": missing, and no "messages" either; the columns are "question"; '
-            'add it, or name the column with the prompt in [data] columns = {user_prompt = "..."}, or with '
-            "--osmosis-set=data.columns.user_prompt=..."
+            f':2: row 1: column "user_prompt": {NO_TEXT.format("null")}',
+            f':3: row 2: column "user_prompt": {NO_TEXT.format(chr(34) + " " + chr(34))}',
         ],
     ),
     "a column twice": (
@@ -189,11 +164,6 @@ BROKEN: dict[str, tuple[Any, dict[str, str], list[str]]] = {
             ': schema: column "q": binary has no JSON equivalent; store it as text',
             ': schema: column "ground_truth": duration[us] has no JSON equivalent; store it as text',
         ],
-    ),
-    "no rows": (
-        pa.table({"user_prompt": pa.array([], pa.string())}),
-        {},
-        [": has no rows; it needs at least one"],
     ),
 }
 
@@ -223,25 +193,26 @@ def test_file_that_is_not_parquet_is_reported(tmp_path: Path) -> None:
     assert "\n" not in message
 
 
+def damaged(dataset: Dataset, at: int, n: int) -> Dataset:
+    """Open the file of a dataset again, with other bytes."""
+    data = bytearray(dataset.path.read_bytes())
+    data[at : at + n] = b"\xff" * n
+    dataset.path.write_bytes(data)
+    return open_dataset(dataset.path, display="data/x.parquet")
+
+
 def test_damaged_row_group_is_reported_for_its_rows(opened: Opened) -> None:
     dataset = opened({"user_prompt": ["a" * 50, "b" * 50, "c" * 50]}, row_group_size=1)
-    data = bytearray(dataset.path.read_bytes())
-    at = data.index(b"bbbbbbbb") - 30
-    data[at : at + 60] = b"\xff" * 60
-    dataset.path.write_bytes(data)
-    damaged = open_dataset(dataset.path, display="data/x.parquet")
-    message = problem_of(lambda: damaged)
+    found = damaged(dataset, dataset.path.read_bytes().index(b"bbbbbbbb") - 30, 60)
+    message = problem_of(lambda: found)
     assert message.startswith("data/x.parquet: row 1 cannot be read: ")
     assert "\n" not in message
-    assert [damaged.row(index).messages[0]["content"][0] for index in (0, 2)] == ["a", "c"]
+    assert [found.row(index).messages[0]["content"][0] for index in (0, 2)] == ["a", "c"]
 
 
 def test_the_cause_of_damage_to_many_rows_is_reported_once(opened: Opened) -> None:
     dataset = opened({"user_prompt": [f"{row:50}" for row in range(60)]}, row_group_size=30)
-    data = bytearray(dataset.path.read_bytes())
-    data[10:60] = b"\xff" * 50
-    dataset.path.write_bytes(data)
-    message = problem_of(lambda: open_dataset(dataset.path, display="data/x.parquet"))
+    message = problem_of(lambda: damaged(dataset, 10, 50))
     assert message.startswith("data/x.parquet: rows 0 to 29 cannot be read: ")
     assert "\n" not in message
 

@@ -11,7 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from pytest_osmosis.datasets import Dataset, Row, check_rows, open_dataset
+from pytest_osmosis.datasets import Dataset, check_rows, open_dataset
 from tests.unit.datasets.conftest import Opened, problem_of, problems_in
 
 ASKED = {"role": "user", "content": "6 * 7?"}
@@ -32,14 +32,11 @@ def opened(tmp_path: Path) -> Opened:
     return write_and_open
 
 
-def parts(row: Row) -> tuple[object, object]:
-    return row.messages, row.conversation
-
-
 def test_the_prompt_of_a_conversation_ends_before_its_first_answer(opened: Opened) -> None:
     several = [ASKED, CALL, TOLD, ANSWERED, ASKED, ANSWERED]
 
-    assert parts(opened({"messages": several}).row(0)) == ([ASKED], several)
+    row = opened({"messages": several}).row(0)
+    assert (row.messages, row.conversation) == ([ASKED], several)
 
 
 def test_an_answer_follows_its_prompt_and_messages_take_precedence(opened: Opened) -> None:
@@ -53,7 +50,8 @@ def test_an_answer_follows_its_prompt_and_messages_take_precedence(opened: Opene
         {" Solution_Str ": "42"},
     )
 
-    assert [parts(dataset.row(index)) for index in range(6)] == [
+    rows = list(map(dataset.row, range(6)))
+    assert [(row.messages, row.conversation) for row in rows] == [
         ([system, ASKED], [system, ASKED, ANSWERED]),
         ([ASKED], [ASKED, ANSWERED]),
         ([], [ANSWERED]),
@@ -70,9 +68,8 @@ def test_csv_and_parquet_hold_conversations_too(opened: Opened, tmp_path: Path) 
     path = tmp_path / "x.parquet"
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([{"messages": [ASKED, ANSWERED]}]), path)
 
-    as_csv = opened(text=f'messages,note\n"{cell}",a\n', name="x.csv")
-    as_parquet = open_dataset(path, recorded=True)
-    assert parts(as_csv.row(0)) == parts(as_parquet.row(0)) == ([ASKED], [ASKED, ANSWERED])
+    for dataset in (opened(text=f'messages,note\n"{cell}",a\n', name="x.csv"), open_dataset(path, recorded=True)):
+        assert (dataset.row(0).messages, dataset.row(0).conversation) == ([ASKED], [ASKED, ANSWERED])
     assert opened(text="solution_str\n42\n", name="y.csv").row(0).conversation == [ANSWERED]
 
 
@@ -93,17 +90,16 @@ def test_a_row_or_a_header_with_nothing_to_score_is_named_with_its_line(
 
 
 def test_the_identity_of_a_row_is_its_prompt_or_its_id_or_else_its_conversation(opened: Opened) -> None:
-    prompted, other, named, renamed, bare, different = (
-        opened(
-            {"user_prompt": "6 * 7?", "solution_str": "42"},
-            {"user_prompt": "6 * 7?", "solution_str": "43"},
-            {"id": "a", "solution_str": "42"},
-            {"conversation_id": "a", "solution_str": "43"},
-            {"solution_str": "42"},
-            {"solution_str": "43"},
-        ).row(index)
-        for index in range(6)
+    ids: tuple[dict[str, str], ...] = (
+        {"user_prompt": "6 * 7?"},
+        {"user_prompt": "6 * 7?"},
+        {"id": "a"},
+        {"conversation_id": "a"},
+        {},
+        {},
     )
+    dataset = opened(*({**each, "solution_str": str(42 + index % 2)} for index, each in enumerate(ids)))
+    prompted, other, named, renamed, bare, different = map(dataset.row, range(6))
 
     assert prompted.digest == other.digest
     assert named.digest == renamed.digest

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from pytest_osmosis.datasets import Row, check_rows, open_dataset
 from pytest_osmosis.errors import DatasetError
-from tests.unit.datasets.conftest import Opened, check_all, problem_of, problems_in
+from tests.unit.datasets.conftest import Opened, problem_of, problems_in
 
 GOOD = '{"user_prompt": "2+2?"}'
 
@@ -33,31 +33,6 @@ def problem(opened: Opened) -> Problems:
     return lambda *given, **columns: problem_of(lambda: opened(*given, **columns))
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("x.jsonl", '{"metadata": {"task": "a"}, "label": 1}'),
-        ("x.jsonl", '{"user_prompt": " ", "metadata": "{\\"task\\": \\"a\\"}", "label": 1}'),
-        ("x.csv", 'metadata,label\n"{""task"": ""a""}",1\n'),
-    ],
-)
-def test_row_may_have_metadata_in_place_of_a_prompt(opened: Opened, name: str, text: str) -> None:
-    dataset = opened(text, name)
-    check_all(dataset)
-    row = dataset.row(0)
-    assert row.messages == []
-    assert row.record["metadata"] == {"task": "a"}
-    assert str(row.ground_truth) == "1"
-
-
-def test_metadata_may_be_beside_a_system_prompt_alone_and_with_a_prompt_it_may_be_anything(opened: Opened) -> None:
-    alone = opened('{"metadata": {"task": "a"}, "system_prompt": "Be brief."}').row(0)
-    assert alone.messages == [{"role": "system", "content": "Be brief."}]
-    asked = opened('{"user_prompt": "2+2?", "metadata": "easy"}').row(0)
-    assert [message["content"] for message in asked.messages] == ["2+2?"]
-    assert asked.record["metadata"] == "easy"
-
-
 def test_rows_with_other_metadata_are_other_rows(opened: Opened) -> None:
     dataset = opened('{"metadata": {"task": "a"}}\n{"metadata": {"task": "b"}}\n{"metadata": {"task": "a"}, "x": 1}')
     checked = check_rows(dataset, range(3))
@@ -69,27 +44,25 @@ def test_rows_with_other_metadata_are_other_rows(opened: Opened) -> None:
 
 def test_an_agent_that_only_sends_the_prompt_needs_one(opened: Opened) -> None:
     dataset = opened(f'{GOOD}\n{{"metadata": {{"task": "a"}}}}')
-    with pytest.raises(DatasetError) as caught:
-        check_rows(dataset, range(2), must_ask=True)
-    assert str(caught.value) == (
+    said = (
         'data/x.jsonl:2: row 1: has metadata and no prompt, and the agent "chat" sends a prompt; write a user_prompt, '
         "or name an agent that reads the metadata"
     )
+    with pytest.raises(DatasetError, match=f"^{re.escape(said)}$"):
+        check_rows(dataset, range(2), must_ask=True)
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
-def test_instructions_may_come_from_the_system_or_the_developer(opened: Opened, role: str) -> None:
+def test_a_system_prompt_replaces_instructions_of_the_system_or_the_developer(opened: Opened, role: str) -> None:
     chat = [{"role": role, "content": "Be brief."}, {"role": "user", "content": "2+2?"}]
     row = opened(json.dumps({"messages": chat})).row(0)
 
-    assert row.messages == chat
     assert row.with_system_prompt("Be kind.").messages == [{"role": "system", "content": "Be kind."}, chat[1]]
 
 
 def test_long_value_is_cut_and_shown_on_one_line(problem: Problems) -> None:
     shown = problem(json.dumps({"user_prompt": ["a\n\x1b\x9b" * 50]}))
-    assert r'got ["a\n\u001b\u009ba\n\u001b' in shown
-    assert "..." in shown
+    assert re.search(r'got \["a\\n\\u001b\\u009ba\\n\\u001b.*\.\.\.', shown)
     assert len(shown) < 200
     assert shown.isprintable()
 
@@ -120,12 +93,6 @@ def test_a_dataset_that_is_not_valid_is_named_with_its_line(
     assert problem_of(lambda: opened(content, name, *columns)) == expected
 
 
-def test_csv_column_with_a_semicolon_in_its_name_can_be_the_prompt(opened: Opened) -> None:
-    dataset = opened("ask;tell\n2+2?\n", "x.csv", {"user_prompt": "ask;tell"})
-
-    assert dataset.row(0).messages == [{"role": "user", "content": "2+2?"}]
-
-
 def test_mapped_column_that_some_row_has_is_enough(opened: Opened) -> None:
     dataset = opened(f'{GOOD}\n{{"user_prompt": "3+3?", "answer": 6}}', columns={"ground_truth": "answer"})
     check_rows(dataset, [0, 1])
@@ -138,24 +105,22 @@ def test_two_of_our_columns_cannot_be_mapped_to_the_same_column(problem: Problem
 
 
 def test_a_file_that_is_not_there_is_reported_and_problems_name_a_file_by_its_path_by_default(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
     with pytest.raises(DatasetError, match=r"^data/x\.jsonl: no such file$"):
-        open_dataset(tmp_path / "x.jsonl", display="data/x.jsonl")
-    (tmp_path / "x.jsonl").write_text("7")
-    with pytest.raises(DatasetError) as caught:
-        open_dataset(tmp_path / "x.jsonl").row(0)
-    assert caught.value.problems[0].where == f"{tmp_path / 'x.jsonl'}:1"
+        open_dataset(path, display="data/x.jsonl")
+    path.write_text("7")
+    with pytest.raises(DatasetError, match=f"^{re.escape(str(path))}:1: "):
+        open_dataset(path).row(0)
 
 
-@pytest.mark.parametrize("change", ["content", "time"])
-def test_file_that_changed_after_it_was_indexed_is_rejected(opened: Opened, change: str) -> None:
+@pytest.mark.parametrize("change", [lambda path: path.write_text(f"\n{GOOD}"), lambda path: os.utime(path, ns=(1, 1))])
+def test_file_that_changed_after_it_was_indexed_is_rejected(opened: Opened, change: Callable[[Path], object]) -> None:
     dataset = opened(GOOD)
-    if change == "content":
-        dataset.path.write_text(f"\n{GOOD}")
-    else:
-        os.utime(dataset.path, ns=(1, 1))
-    with pytest.raises(DatasetError) as caught:
+    change(dataset.path)
+    with pytest.raises(
+        DatasetError, match=r"^data/x\.jsonl: has changed since it was first read; start the eval again$"
+    ):
         dataset.row(0)
-    assert str(caught.value) == "data/x.jsonl: has changed since it was first read; start the eval again"
 
 
 def test_only_selected_rows_are_checked(opened: Opened) -> None:
@@ -163,30 +128,18 @@ def test_only_selected_rows_are_checked(opened: Opened) -> None:
     check_rows(dataset, [0, 2])
 
 
-def test_all_problems_are_reported_at_once_and_no_more_than_20_are_listed(opened: Opened) -> None:
-    with pytest.raises(DatasetError) as caught:
-        check_all(opened("7\n" * 20))
-    assert [problem.where for problem in caught.value.problems] == [f"data/x.jsonl:{n}" for n in range(1, 21)]
-    with pytest.raises(DatasetError) as caught:
-        check_all(opened('{"user_prompt": 7, "system_prompt": 8}\n' * 28 + "7"))
-    assert len(caught.value.problems) == 21
-    assert str(caught.value).splitlines()[-1] == "data/x.jsonl: ... and 37 more"
+def test_all_problems_are_reported_at_once_and_no_more_than_20_are_listed(problem: Problems) -> None:
+    twenty = problem("7\n" * 20).splitlines()
+    more = problem('{"user_prompt": 7, "system_prompt": 8}\n' * 28 + "7").splitlines()
+    assert [line.split(": ")[0] for line in twenty] == [f"data/x.jsonl:{n}" for n in range(1, 21)]
+    assert (len(more), more[-1]) == (21, "data/x.jsonl: ... and 37 more")
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".parquet"])
-@pytest.mark.parametrize(
-    ("raw", "expected"),
-    [
-        (gzip.compress(b'{"user_prompt": "2+2?"}', mtime=0), "is compressed with gzip; unpack it with gunzip"),
-        (b"PK\x03\x04\x14\0rows.jsonl", "is a zip archive; unpack it with unzip"),
-        (b"PK\x03\x04\x14\0xl/workbook.xml", "is an Excel workbook; save it as CSV, with the suffix .csv"),
-        ('{"user_prompt": "2+2?"}'.encode("utf-16"), "is UTF-16 text; save it as UTF-8"),
-    ],
-)
-def test_a_file_in_another_format_is_named(tmp_path: Path, suffix: str, raw: bytes, expected: str) -> None:
+def test_a_file_in_another_format_is_named(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"x{suffix}"
-    path.write_bytes(raw)
-    with pytest.raises(DatasetError, match=f"^data/x: {re.escape(expected)}$"):
+    path.write_bytes(gzip.compress(GOOD.encode(), mtime=0))
+    with pytest.raises(DatasetError, match=r"^data/x: is compressed with gzip; unpack it with gunzip$"):
         open_dataset(path, display="data/x")
 
 
@@ -205,17 +158,12 @@ CELLS = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lamb
     st.dictionaries(st.sampled_from(["metadata", "id", "b", "a"]), CELLS | st.dictionaries(st.text(), CELLS)),
     st.none() | st.lists(st.dictionaries(st.text(max_size=3), CELLS), min_size=1, max_size=2),
 )
-def test_digests_are_those_of_the_json_of_their_parts(
-    messages: list[dict[str, Any]],
-    ground_truth: object,
-    record: dict[str, Any],
-    conversation: list[dict[str, Any]] | None,
-) -> None:
+def test_digests_are_those_of_the_json_of_their_parts(messages: Any, truth: Any, record: Any, said: Any) -> None:
     def digest(value: object) -> str:
         return blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
 
-    row = Row(0, messages, ground_truth, record, 1, conversation)
-    id = [] if conversation is None or messages else [record.get("id") or conversation]
+    row = Row(0, messages, truth, record, 1, said)
+    id = [] if said is None or messages else [record.get("id") or said]
     asked = row.asked if len(row.asked) > 1 else messages
-    assert row.digest == digest([*id, *row.asked, ground_truth])
-    assert row.content == (digest(asked if conversation is None else conversation), digest(record))
+    assert row.digest == digest([*id, *row.asked, truth])
+    assert row.content == (digest(asked if said is None else said), digest(record))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -18,15 +18,12 @@ from pytest_osmosis.errors import DatasetError
 
 ALL = Selected(((0, 999),), 1000, "all 1,000")
 LAST = Selected(((990, 999),), 10, "rows 990 to 999 of 1,000")
-UNSORTED = ((20, 30), (5, 7), (25, 40), (8, 8), (5, 5))
 
 
 @pytest.mark.parametrize(
     ("selection", "expected"),
     [
         (RowSelection(limit=100), Selected(((0, 99),), 100, "first 100 of 1,000")),
-        (RowSelection(offset=0, limit=1), Selected(((0, 0),), 1, "first 1 of 1,000")),
-        (RowSelection(offset=10, limit=10), Selected(((10, 19),), 10, "rows 10 to 19 of 1,000")),
         (RowSelection(offset=10, limit=1), Selected(((10, 10),), 1, "row 10 of 1,000")),
         *((RowSelection(offset=990, limit=limit), LAST) for limit in (None, "all", 100)),
         *((RowSelection(limit=limit), ALL) for limit in (1000, 5000, "all")),
@@ -34,9 +31,7 @@ UNSORTED = ((20, 30), (5, 7), (25, 40), (8, 8), (5, 5))
         (RowSelection(rows="all"), ALL),
         (RowSelection(rows=((3, 3), (10, 20))), Selected(((3, 3), (10, 20)), 12, "12 rows of 1,000")),
         (RowSelection(rows=((7, 7),)), Selected(((7, 7),), 1, "1 row of 1,000")),
-        (RowSelection(rows=((999, 999),)), Selected(((999, 999),), 1, "1 row of 1,000")),
         (RowSelection(rows=((3, 3),), offset=5, limit=2), Selected(((3, 3),), 1, "1 row of 1,000")),
-        (RowSelection(rows=UNSORTED), Selected(((5, 8), (20, 40)), 25, "25 rows of 1,000")),
     ],
 )
 def test_selection_selects_rows_and_describes_them(selection: RowSelection, expected: Selected) -> None:
@@ -54,10 +49,8 @@ def test_sample_is_a_tenth_in_the_order_of_the_file() -> None:
 @pytest.mark.parametrize(
     ("total", "expected"),
     [
-        (2, "sample 1 of 2 rows (10% by default, rounded up)"),
         (10, "sample 1 of 10 rows (10% by default)"),
         (11, "sample 2 of 11 rows (10% by default, rounded up)"),
-        (60, "sample 6 of 60 rows (10% by default)"),
         (12345, "sample 1,235 of 12,345 rows (10% by default, rounded up)"),
     ],
 )
@@ -112,7 +105,6 @@ def notes_of(rows: Iterable[Row]) -> tuple[str, ...]:
     ("prompts", "note"),
     [
         (["2+2?", "3+3?", "2+2?"], REPEATED.format("1 time (first: row 2 has that of row 0)")),
-        (["a", "b", "a", "c", "b"], REPEATED.format("2 times (first: row 2 has that of row 0)")),
         (["a"] * 1002, REPEATED.format("1,001 times (first: row 1 has that of row 0)")),
     ],
 )
@@ -121,17 +113,14 @@ def test_repeated_prompts_are_one_warning_with_a_count(prompts: list[str], note:
 
 
 def test_prompts_that_differ_in_another_message_are_not_the_same() -> None:
-    system = {"role": "system", "content": "Be brief."}
     one = row(0, "2+2?")
-    other = Row(1, [system, *one.messages], None, {}, 2)
-    assert notes_of([one, other]) == ()
+    assert notes_of([one, Row(1, [{"role": "system", "content": "Be brief."}, *one.messages], None, {}, 2)]) == ()
 
 
 def test_ground_truths_in_their_own_prompts_are_one_warning_with_a_count() -> None:
-    rows = [row(0, "17 * 23?", "391"), row(7, "17 * 24 is 408. What is 17 * 24?", "408")]
-    assert notes_of(rows) == (TOLD.format("7"),)
-    rows = [row(number, f"Say {number}.", number) for number in range(100, 112)]
-    assert notes_of(rows) == (TOLD.format("100, 101, 102 and 9 more"),)
+    assert notes_of([row(0, "17 * 23?", "391"), row(7, "17 * 24 is 408. 17 * 24?", "408")]) == (TOLD.format("7"),)
+    many = [row(number, f"Say {number}.", number) for number in range(100, 112)]
+    assert notes_of(many) == (TOLD.format("100, 101, 102 and 9 more"),)
 
 
 FOUND = (
@@ -162,13 +151,9 @@ def test_labels_may_be_listed_in_the_prompt_but_one_answer_for_all_rows_is_no_la
 
 
 def test_rows_are_not_kept() -> None:
-    def rows() -> Iterator[Row]:
-        for number in range(2_000):
-            yield row(number, f"{number}" + "x" * 10_000, f"{number}" + "y" * 10_000)
-
     tracemalloc.start()
     try:
-        notes_of(rows())
+        notes_of(row(number, f"{number}" + "x" * 10_000, f"{number}" + "y" * 10_000) for number in range(2_000))
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -57,13 +58,14 @@ def texts_of(path: Path) -> dict[int, str]:
 def test_each_eval_has_a_cassette_named_after_its_file(config: EvalConfig) -> None:
     table = CassetteTable(record="new")
 
-    assert eval_cassette(config, replay=False, reads=True) is None
-    new = EvalCassette("new", Path("cassettes/x.jsonl").resolve())
-    assert eval_cassette(replace(config, cassette=table), replay=False, reads=True) == new
-    of_entry = EvalCassette("new", Path("cassettes/x.gsm8k.jsonl").resolve())
-    assert eval_cassette(replace(config, cassette=table, entry="gsm8k"), replay=False, reads=True) == of_entry
-    mine = replace(config, cassette=CassetteTable("mine.jsonl", "all"))
-    assert eval_cassette(mine, replay=False, reads=True) == EvalCassette("record", Path("mine.jsonl").resolve())
+    def found(**changes: Any) -> EvalCassette | None:
+        return eval_cassette(replace(config, **changes), replay=False, reads=True)
+
+    assert found() is None
+    assert found(cassette=table) == EvalCassette("new", Path("cassettes/x.jsonl").resolve())
+    assert found(cassette=table, entry="gsm8k") == EvalCassette("new", Path("cassettes/x.gsm8k.jsonl").resolve())
+    mine = CassetteTable("mine.jsonl", "all")
+    assert found(cassette=mine) == EvalCassette("record", Path("mine.jsonl").resolve())
     assert eval_cassette(config, replay=True, reads=False) is not None, "evals are only listed"
     with pytest.raises(CassetteError, match=r"cassette cassettes/x\.jsonl: .*--osmosis-record"):
         eval_cassette(config, replay=True, reads=True)
@@ -74,11 +76,8 @@ def test_a_broken_cassette_is_refused_before_anything_is_recorded(config: EvalCo
     Path("cassettes").mkdir()
     Path("cassettes/x.jsonl").write_text('{"schema_version":1,"kind":"cassette"}\n{"row":')
 
-    with pytest.raises(CassetteError) as raised:
+    with pytest.raises(CassetteError, match=r"^cassettes/x\.jsonl:2: "):
         eval_cassette(replace(config, cassette=CassetteTable(record=record)), replay=False, reads=True)
-
-    (problem,) = map(str, raised.value.problems)
-    assert problem.startswith("cassettes/x.jsonl:2: ")
 
 
 def test_rollouts_that_an_outage_broke_are_not_recorded_and_keep_what_there_was(tmp_path: Path) -> None:
@@ -124,9 +123,8 @@ def test_a_folder_in_the_place_of_the_cassette_is_told_with_the_place_of_the_exc
 
     made = finish_cassette(EvalCassette("record", Path("x.jsonl")), directory, [finished({A: 1.0})])
 
-    assert made.failure is not None
-    assert made.failure.startswith("the cassette was not written: x.jsonl: ")
-    assert made.failure.endswith("; its exchanges are in run/exchanges.jsonl")
+    failure = r"the cassette was not written: x\.jsonl: .*; its exchanges are in run/exchanges\.jsonl"
+    assert re.fullmatch(failure, made.failure or "")
 
 
 def test_answers_for_which_no_rollout_asked_are_counted() -> None:
@@ -154,9 +152,9 @@ def test_a_replay_that_lacks_too_many_runs_is_refused_with_their_names() -> None
     assert missing_text(cassette, runs[:8]) is None
     with pytest.raises(CassetteError) as raised:
         check_replay(cassette, runs, 1)
-    assert [str(each) for each in raised.value.problems] == [
+    assert str(raised.value) == (
         "--osmosis-replay: 2 of 10 runs are not in x.jsonl: row8-run0, row9-run0; "
         "record them (--osmosis-record=new), or select others (-k, --osmosis-limit)"
-    ]
+    )
     with pytest.raises(CassetteError, match="1 of 1 run is not in"):
         check_replay(cassette, runs[9:], 5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -40,10 +41,8 @@ TABLES = ("secrets", "model", "baseline", "env", "headers")
 KEYS = ("required", "api_key_env", "headers", "env", "secrets", "base_url")
 
 
-def values(
-    path: Path | None, *overrides: Override, environ: Mapping[str, str] = ENVIRON, **options: object
-) -> set[str]:
-    sources = known_secrets(path, overrides, folder=Path(), environ=environ, **options)  # type: ignore[arg-type]
+def values(path: Path | None, *overrides: Override, environ: Mapping[str, str] = ENVIRON, **options: Any) -> set[str]:
+    sources = known_secrets(path, overrides, folder=Path(), environ=environ, **options)
     return {value for source in sources for value in source.values() if value}
 
 
@@ -122,12 +121,11 @@ def test_no_value_of_an_option_raises(table: str, key: str, value: object, as_to
 
 
 def test_the_registry_of_endpoints_counts_wherever_it_is(tmp_path: Path) -> None:
-    registry = 'key = "TEAM_KEY_NAME"\nextra_headers = {"X-Token" = "token-of-the-registry"}\n'
-    for folder in ("configs", "elsewhere"):
-        (tmp_path / folder).mkdir(exist_ok=True)
-    (tmp_path / "configs" / "endpoints.toml").write_text(f"[[endpoint]]\n{registry}", encoding="utf-8")
-    config = tmp_path / "configs" / "x.toml"
-    config.write_text('[model]\nendpoints_path = "elsewhere"\n', encoding="utf-8")
-    (tmp_path / "elsewhere" / "endpoints.toml").write_text('[[endpoint]]\nkey = "sk-no name"\n', encoding="utf-8")
-    environ = {"TEAM_KEY_NAME": "value-of-the-key"}
-    assert {"value-of-the-key", "token-of-the-registry", "sk-no name"} <= values(config, environ=environ)
+    registry = '[[endpoint]]\nkey = "TEAM_KEY_NAME"\nextra_headers = {"X-Token" = "token-of-the-registry"}\n'
+    elsewhere, config = '[[endpoint]]\nkey = "sk-no name"\n', '[model]\nendpoints_path = "elsewhere"\n'
+    files = {"configs/endpoints.toml": registry, "elsewhere/endpoints.toml": elsewhere, "configs/x.toml": config}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = values(tmp_path / "configs/x.toml", environ={"TEAM_KEY_NAME": "value-of-the-key"})
+    assert {"value-of-the-key", "token-of-the-registry", "sk-no name"} <= found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ import pytest
 
 from pytest_osmosis.addons.verifiers.prime_import import ImportedRollouts, resumed_from
 from pytest_osmosis.addons.verifiers.processes import Environments
-from pytest_osmosis.config.tables import EnvironmentModule
 from pytest_osmosis.errors import ProblemsError
 from pytest_osmosis.evals import Prepared, RunSettings, SelectedRuns, host_setup
 from pytest_osmosis.evals.engine_job import engine_job
@@ -55,11 +54,16 @@ def of_environment(prepared: Prepared, *, grouped: bool) -> Prepared:
     return replace(prepared, environment=facts)
 
 
-def taken(prepared: Prepared, folder: Path) -> dict[RunId, dict[str, float]]:
-    """Return the scores of the runs that are taken over."""
+def imported(prepared: Prepared, folder: Path) -> ImportedRollouts:
     source = resumed_from(prepared, folder, None).source
     assert isinstance(source, ImportedRollouts)
-    return {run: dict(record.scores) for run, record in source.resumption.progress.records.items()}
+    return source
+
+
+def taken(prepared: Prepared, folder: Path) -> dict[RunId, dict[str, float]]:
+    """Return the scores of the runs that are taken over."""
+    records = imported(prepared, folder).resumption.progress.records
+    return {run: dict(record.scores) for run, record in records.items()}
 
 
 def refused(prepared: Prepared, folder: Path) -> str:
@@ -70,12 +74,9 @@ def refused(prepared: Prepared, folder: Path) -> str:
 
 def test_rewards_are_taken_over_for_an_environment_alone(prepared: Prepared) -> None:
     folder = written([line(0, run_index=1), line(1, 1)])
-    runs = {RunId(0, 1), RunId(1, 0)}
-    assert taken(prepared, folder) == {run: {} for run in runs}
-    assert taken(of_environment(prepared, grouped=False), folder) == {
-        RunId(0, 1): {"reward": 0.5},
-        RunId(1, 0): {"reward": 1},
-    }
+    rewards = {RunId(0, 1): {"reward": 0.5}, RunId(1, 0): {"reward": 1}}
+    assert taken(prepared, folder) == {run: {} for run in rewards}
+    assert taken(of_environment(prepared, grouped=False), folder) == rewards
 
 
 def test_a_reward_of_all_runs_needs_all_of_them(prepared: Prepared) -> None:
@@ -88,10 +89,8 @@ def test_a_reward_of_all_runs_needs_all_of_them(prepared: Prepared) -> None:
 def test_of_the_tool_calls_of_a_message_those_that_can_be_read_are_kept(prepared: Prepared) -> None:
     calls = ['{"id": "c1", "name": "add", "arguments": "{}"}', "{", 3]
     folder = written([line(0, completion=[{"role": "assistant", "content": "", "tool_calls": calls}])])
-    source = resumed_from(prepared, folder, None).source
-    assert isinstance(source, ImportedRollouts)
 
-    message = source.resumption.progress.events(RunId(0, 0))[0]["messages"][-1]
+    message = imported(prepared, folder).resumption.progress.events(RunId(0, 0))[0]["messages"][-1]
 
     function = {"name": "add", "arguments": "{}"}
     assert message["tool_calls"] == [{"id": "c1", "type": "function", "function": function}]
@@ -100,8 +99,7 @@ def test_of_the_tool_calls_of_a_message_those_that_can_be_read_are_kept(prepared
 def test_numbers_that_are_none_are_not_taken_over(prepared: Prepared) -> None:
     odd = line(0, 0.25, metrics={"m": float("nan"), "n": 1e999, "o": 2}, token_usage={"input_tokens": 1e300})
     folder = written([line(1, float("nan")), line(1, 1e999), odd, {**line(1), "timing": {"generation_ms": -1e300}}])
-    source = resumed_from(of_environment(prepared, grouped=False), folder, None).source
-    assert isinstance(source, ImportedRollouts)
+    source = imported(of_environment(prepared, grouped=False), folder)
     records = source.resumption.progress.records
     assert {run: record.usage for run, record in records.items()} == {RunId(0, 0): None, RunId(1, 0): None}
     assert records[RunId(0, 0)].metrics == {"reward": {"o": 2.0}}
@@ -121,9 +119,8 @@ def test_a_line_that_is_none_is_named(prepared: Prepared, lines: Sequence[Line |
 
 
 def test_a_name_in_files_leads_to_no_other_folder(prepared: Prepared, tmp_path: Path) -> None:
-    there = tmp_path / "elsewhere"
-    there.mkdir()
-    (there / "manifest.json").write_text("{}")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/manifest.json").write_text("{}")
     folder = written([line(0)], osmosis={"run": "../../../elsewhere"})
     assert {*taken(prepared, folder)} == {RunId(0, 0)}
 
@@ -166,12 +163,10 @@ class Announced(Environments):
         super().__init__(["further"], sdk_shim=False)
         self.codes: list[HostCode] = []
         self._rows = root / "rows.jsonl"
-        rows = [{"prompt": [{"role": "user", "content": "hi"}], "example_id": row} for row in range(2)]
-        self._rows.write_text("".join(json.dumps({"messages": row["prompt"], **row}) + "\n" for row in rows))
+        prompt = [{"role": "user", "content": "hi"}]
+        self._rows.write_text((json.dumps({"messages": prompt, "prompt": prompt, "example_id": 0}) + "\n") * 2)
 
-    def announce(
-        self, code: HostCode, module: EnvironmentModule, environ: Mapping[str, str], *, rolls_out: bool
-    ) -> str:
+    def announce(self, code: HostCode, *_: object, **__: object) -> str:
         self.codes.append(code)
         return ""
 
@@ -184,8 +179,7 @@ def prepared_with(workspace: Workspace, config: str) -> tuple[Prepared, HostCode
     workspace.write("environments/my_env/my_env.py", "")
     workspace.config.write_text(config, encoding="utf-8")
     announced = Announced(workspace.root)
-    prepared = workspace.prepare({"A_KEY": "abcdefgh"}, environments=announced)
-    return prepared, announced.codes[0]
+    return workspace.prepare({"A_KEY": "abcdefgh"}, environments=announced), announced.codes[0]
 
 
 def test_every_setting_of_an_environment_reaches_its_process(workspace: Workspace) -> None:

@@ -66,12 +66,10 @@ def test_lone_surrogates_survive_in_texts_and_in_keys_of_mappings() -> None:
 FAULTS: list[tuple[Any, str]] = [
     (3, "must be an object, got 3"),
     ({"n": True}, "n: must be an integer, got True"),
-    ({"n": 1.0}, "n: must be an integer, got 1.0"),
     ({"n": -1}, "n: must be an integer of at least 0, got -1"),
     ({"n": 10**400}, "n: must be an integer of at most 1000000000000000, got 1000"),
     ({"ms": "1"}, "ms: must be a number, got '1'"),
     ({"ms": 10**400}, "ms: must be a smaller number, got 1000"),
-    ({"by_name": {"x": {"y": 10**400}}}, "by_name.x.y: must be a smaller number, got 1000"),
     ({"tag": "third"}, "tag: cannot be 'third'"),
     ({"text": 3}, "text: must be text or null, got 3"),
     ({"flag": 1}, "flag: must be true or false, got 1"),
@@ -84,11 +82,9 @@ FAULTS: list[tuple[Any, str]] = [
     ({"by_row": {"0": ["a", "b"], "1": ["a"]}}, "by_row.1: must be a list of length 2, got ['a']"),
     ({"by_row": {"0": ["a", "b"], "x": ["a", "b"]}}, "by_row.x: must be an integer, got 'x'"),
     ({"by_row": {"-1": ["a", "b"]}}, "by_row.-1: must be an integer of at least 0, got '-1'"),
-    ({"by_row": {"9" * 40: ["a", "b"]}}, "by_row.9999"),
     ({"tag": "x` - at `$.parts[7]"}, "tag: cannot be 'x` - at `$.parts[7]'"),
     ({"parts": [{"calls": 1, "word": "x - at `key` in `$.n`"}]}, "parts[0].word: cannot be 'x - at `key` in `$.n`'"),
     ({"tag": "\ud800"}, "tag: cannot be '?'"),
-    ({"parts": [{"calls": 1, "word": "\ud800"}]}, "parts[0].word: cannot be '?'"),
     ({"by_row": {"\ud800": ["a", "b"]}}, "by_row.?: must be an integer, got '?'"),
     ({"by_name": {"\ud800": {"x": ""}}}, r"by_name.\ud800.x: must be a number, got ''"),
     ({"\ud800": 3}, "the name of a member holds a lone surrogate"),
@@ -115,15 +111,11 @@ def test_the_first_faulty_key_of_many_is_named(faulty: int, n: int) -> None:
 ZONES = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 
 
-@given(st.datetimes(timezones=ZONES))
-def test_times_with_a_zone_are_taken(at: datetime) -> None:
-    for text in (at.isoformat(), at.isoformat(timespec="milliseconds"), at.isoformat()[:19] + "Z"):
-        assert decode({"at": text}, Time).at == text
-
-
 @given(
     st.from_regex(r"\A(0000|1900|2000|2024|2026)-[01][0-9]-[0-3][0-9]T[0-2]3:[0-6]0:[0-6]0(\.[0-9]+)?[+-][0-2]3:00\Z")
+    | st.datetimes(timezones=ZONES).map(lambda at: at.isoformat())
 )
+@example("2026-02-28T00:00:00.123Z")
 @example("2026-02-29T00:00:00Z")
 @example("2026-01-01T00:00:00")
 @example("2026-01-01T00:00:00Z\n")
@@ -135,7 +127,7 @@ def test_a_time_is_taken_if_python_reads_it(text: str) -> None:
     except ValueError:
         fits = False
     if fits:
-        decode({"at": text}, Time)
+        assert decode({"at": text}, Time).at == text
     else:
         with pytest.raises(ShapeFault, match=r"^at: must be a time in ISO 8601 with its zone, got '"):
             decode({"at": text}, Time)

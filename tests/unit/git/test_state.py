@@ -25,6 +25,10 @@ def state_of(folder: Path) -> GitState:
     return GitQuery.begin(folder).state()
 
 
+def clean(repository: Path) -> GitState:
+    return GitState(git(repository, "rev-parse", "HEAD"), False)
+
+
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Git may take longer on a busy machine than users would wait for it."""
@@ -36,11 +40,11 @@ pytestmark = pytest.mark.usefixtures("patient")
 
 def test_a_clean_tree_is_the_commit(repository: Path) -> None:
     commit(repository, {".gitignore": "ignored\n"})
-    (repository / "ignored").touch()
     (repository / "__pycache__").mkdir()
-    (repository / "__pycache__" / "rewards.pyc").touch()
+    for ignored in ("ignored", "__pycache__/rewards.pyc"):
+        (repository / ignored).touch()
 
-    assert state_of(repository) == GitState(git(repository, "rev-parse", "HEAD"), False)
+    assert state_of(repository) == clean(repository)
 
 
 @pytest.mark.parametrize("change", ["rewards.py", "new.py", "sub/new.py"])
@@ -49,39 +53,36 @@ def test_changed_and_new_files_make_all_folders_of_the_repository_dirty(reposito
     file.parent.mkdir(exist_ok=True)
     file.write_text("3")
 
-    for folder in (repository, repository / "evals"):
-        assert state_of(folder) == GitState(git(repository, "rev-parse", "HEAD"), True)
+    states = [state_of(folder) for folder in (repository, repository / "evals")]
+    assert states == [clean(repository)._replace(dirty=True)] * 2
 
 
 def test_a_worktree_has_a_state_of_its_own(repository: Path, tmp_path: Path) -> None:
     git(repository, "worktree", "add", str(tmp_path / "other"))
     (repository / "rewards.py").write_text("3")
 
-    assert state_of(tmp_path / "other") == GitState(git(repository, "rev-parse", "HEAD"), False)
+    assert state_of(tmp_path / "other") == clean(repository)
 
 
 def test_a_submodule_counts_by_its_commit(repository: Path, tmp_path: Path) -> None:
     outer = tmp_path / "outer"
     outer.mkdir()
     git(outer, "init")
-    git(outer, "-c", "protocol.file.allow=always", "submodule", "add", str(repository), "inner")
+    git(outer, "submodule", "add", str(repository), "inner")
     git(outer, "commit", "-m", "outer")
     (outer / "inner" / "rewards.py").write_text("3")
 
-    assert state_of(outer / "inner").dirty is True
-    assert state_of(outer).dirty is False
+    assert [state_of(folder).dirty for folder in (outer / "inner", outer)] == [True, False]
     git(outer / "inner", "commit", "-am", "second")
     assert state_of(outer).dirty is True
 
 
 def test_without_a_commit_nothing_is_known_and_in_a_bare_repository_it_alone(repository: Path, tmp_path: Path) -> None:
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    git(empty, "init")
+    git(tmp_path, "init", "empty")
     git(tmp_path, "clone", "--bare", str(repository), "bare")
 
-    assert [state_of(folder) for folder in (empty, tmp_path, tmp_path / "gone")] == [NOTHING] * 3
-    assert state_of(tmp_path / "bare") == GitState(git(repository, "rev-parse", "HEAD"), None)
+    assert [state_of(tmp_path / name) for name in ("empty", "", "gone")] == [NOTHING] * 3
+    assert state_of(tmp_path / "bare") == clean(repository)._replace(dirty=None)
 
 
 def test_without_git_nothing_is_known_and_that_of_the_current_folder_is_not_run(
@@ -100,14 +101,11 @@ def test_variables_of_git_do_not_lead_to_another_repository(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A hook of git, like pre-push, runs with such variables."""
-    other = tmp_path / "other"
-    other.mkdir()
-    git(other, "init")
-    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
-    monkeypatch.setenv("GIT_WORK_TREE", str(other))
-    monkeypatch.setenv("GIT_INDEX_FILE", str(other / "index"))
+    git(tmp_path, "init", "other")
+    for name, path in {"GIT_DIR": "other/.git", "GIT_WORK_TREE": "other", "GIT_INDEX_FILE": "other/index"}.items():
+        monkeypatch.setenv(name, str(tmp_path / path))
 
-    assert state_of(repository) == GitState(git(repository, "rev-parse", "HEAD"), False)
+    assert state_of(repository) == clean(repository)
 
 
 def test_nothing_runs_that_the_repository_names(repository: Path) -> None:
@@ -116,13 +114,8 @@ def test_nothing_runs_that_the_repository_names(repository: Path) -> None:
     (repository / "spy").chmod(0o755)
     spy = str(repository / "spy")
     commit(repository, {".gitattributes": "*.py filter=a=b.c\n"})
-    settings = {
-        "core.fsmonitor": spy,
-        "core.hooksPath": str(repository),
-        "filter.a=b.c.clean": spy,
-        "filter.a=b.c.required": "true",
-    }
-    for name, value in settings.items():
+    settings = {"core.fsmonitor": spy, "core.hooksPath": str(repository), "filter.a=b.c.clean": spy}
+    for name, value in {**settings, "filter.a=b.c.required": "true"}.items():
         git(repository, "config", name, value)
     for hook in ("post-index-change", "query-watchman"):
         (repository / hook).symlink_to(spy)
@@ -135,11 +128,10 @@ def test_nothing_runs_that_the_repository_names(repository: Path) -> None:
 
 
 def test_git_that_takes_too_long_is_ended(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "bin").mkdir()
-    slow = tmp_path / "bin" / "git"
+    slow = tmp_path / "git"
     slow.write_text("#!/bin/sh\nexec /bin/sleep 600\n")
     slow.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("PATH", str(tmp_path))
 
     monkeypatch.setattr("pytest_osmosis.git.STATE_BOUND_S", 0.01)
     assert state_of(repository) == NOTHING

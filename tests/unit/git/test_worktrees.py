@@ -18,12 +18,10 @@ from tests.unit.git.repositories import commit, git
 HOLDER = """
 import sys, time
 from pathlib import Path
-from pytest_osmosis.git import commit_of
-from pytest_osmosis.git import Worktrees
+from pytest_osmosis.git import Worktrees, commit_of
 folder = Path(sys.argv[1])
 worktrees = Worktrees()
-worktree = worktrees.of(commit_of(folder, "branch", "early"), folder)
-print(worktree.top, flush=True)
+print(worktrees.of(commit_of(folder, "branch", "early"), folder).top, flush=True)
 time.sleep(600)
 """
 
@@ -35,19 +33,12 @@ def worktrees() -> Iterator[Worktrees]:
     made.close()
 
 
-def holder(repository: Path) -> subprocess.Popen[str]:
+def holder(repository: Path) -> tuple[subprocess.Popen[str], Path]:
     """Start a process that holds a worktree."""
-    return subprocess.Popen([sys.executable, "-c", HOLDER, str(repository)], stdout=subprocess.PIPE, text=True)
-
-
-def top_of(process: subprocess.Popen[str]) -> Path:
+    process = subprocess.Popen([sys.executable, "-c", HOLDER, str(repository)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process.stdout as lines:
-        return Path(lines.readline().strip())
-
-
-def gone(*paths: Path) -> None:
-    wait_until(lambda: not any(map(os.path.lexists, paths)), f"the end of {paths[0]}")
+        return process, Path(lines.readline().strip())
 
 
 def disturbed(repository: Path) -> tuple[str, ...]:
@@ -122,14 +113,13 @@ def test_paths_move_into_a_worktree_of_the_whole_repository_also_from_a_sparse_c
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_worktree_does_not_outlive_its_process(repository: Path, number: signal.Signals) -> None:
-    with holder(repository) as process:
-        top = top_of(process)
-        assert top.is_dir()
-        admin = repository / ".git" / "worktrees" / top.name
-        assert admin.is_dir()
+    process, top = holder(repository)
+    paths = (top, repository / ".git" / "worktrees" / top.name)
+    assert all(path.is_dir() for path in paths)
+    with process:
         process.send_signal(number)
 
-    gone(top, admin)
+    wait_until(lambda: not any(map(os.path.lexists, paths)), f"the end of {top}")
 
 
 def test_a_worktree_that_cannot_be_made_leaves_nothing(repository: Path, worktrees: Worktrees) -> None:
@@ -179,13 +169,9 @@ def test_a_sha_is_never_taken_for_the_name_of_a_branch(repository: Path) -> None
     assert commit_of(repository, "commit_sha", first[:8]).sha == first
 
 
-@pytest.fixture
-def clone(repository: Path, tmp_path: Path) -> Path:
+def test_a_branch_is_the_local_one_or_else_that_of_origin(repository: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", str(repository), "clone")
-    return tmp_path / "clone"
-
-
-def test_a_branch_is_the_local_one_or_else_that_of_origin(repository: Path, clone: Path) -> None:
+    clone = tmp_path / "clone"
     mine = commit(clone, {"rewards.py": "mine"})
     commit(clone, {"rewards.py": "mine, later"})
     git(clone, "reset", "-q", "--hard", mine)

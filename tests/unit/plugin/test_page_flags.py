@@ -13,6 +13,7 @@ from pytest_osmosis.addons.ray.clusters import hosts_text, is_of_this_machine
 from pytest_osmosis.addons.ray.frames import ClusterFacts
 from pytest_osmosis.config import EvalConfig, load_entries, typed_eval_config
 from pytest_osmosis.config.eval_kinds import EVERY_RUN_AT_ONCE
+from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.tables import RayOptions
 from pytest_osmosis.plugin.session_options import read_overrides
 from tests.environments import page_environments
@@ -59,39 +60,18 @@ PRIME: Mapping[str, tuple[str, Any]] = {
     "heartbeat-url=http://monitor/ping": ("output.heartbeat_url", "http://monitor/ping"),
     "abbreviated-summary": ("output.abbreviated_summary", True),
 }
-TOML = """
-[[eval]]
-env_id = "my-env"
-env_args = {difficulty = "hard"}
-extra_env_kwargs = {max_turns = 20}
-env_dir_path = "others"
-model = "openai/gpt-4.1-mini"
-api_base_url = "http://localhost:8000/v1"
-api_key_var = "MY_KEY"
-api_client_type = "openai_completions"
-endpoints_path = "endpoints.toml"
-header = ["X-Name: Value"]
-header_from_state = ["X-Session-ID: trajectory_id"]
-max_tokens = 64
-temperature = 0.7
-sampling_args = {top_p = 0.9, min_p = 0.1}
-num_examples = 10
-rollouts_per_example = 4
-max_concurrent = 8
-max_concurrent_generation = 7
-max_concurrent_scoring = 6
-no_interleave_scoring = true
-independent_scoring = true
-max_retries = 2
-num_workers = 3
-output_dir = "made"
-save_results = true
-state_columns = ["judge_response", "parsed_answer"]
-save_to_hf_hub = true
-hf_hub_dataset_name = "me/results"
-heartbeat_url = "http://monitor/ping"
-abbreviated_summary = true
-"""
+OTHER_NAMES = {"env": "env_id", "rollout_retries": "max_retries"}
+AS_LINES = {"header": ["X-Name: Value"], "header_from_state": ["X-Session-ID: trajectory_id"]}
+"""Keys of a block that are not named as the flag is, and those that hold lines as it does."""
+
+
+def block() -> str:
+    """Return a block with the key of each flag."""
+    keys = {flag.partition("=")[0].replace("-", "_"): value for flag, (_, value) in PRIME.items()}
+    keys |= {**AS_LINES, "no_interleave_scoring": True, "sampling_args": {"top_p": 0.9, "min_p": 0.1}}
+    return "[[eval]]\n" + "".join(f"{OTHER_NAMES.get(key, key)} = {toml(value)}\n" for key, value in keys.items())
+
+
 WITHOUT_FLAG = '\nheaders = {"X-Name" = "Value"}\nheaders_from_state = {"X-Session-ID" = "trajectory_id"}\n'
 
 
@@ -142,9 +122,9 @@ def test_each_flag_of_prime_eval_sets_its_key(pytester: pytest.Pytester, folder:
 
 def test_each_key_of_an_eval_block_sets_what_the_flag_of_its_name_sets(folder: Path) -> None:
     path = folder / "configs/eval/x.toml"
-    path.write_text(TOML)
+    path.write_text(block())
     [config] = load_entries(path)
-    path.write_text(TOML.replace("\nheader =", "\n# ").replace("\nheader_from_state =", "\n# ") + WITHOUT_FLAG)
+    path.write_text(block().replace("\nheader =", "\n# ").replace("\nheader_from_state =", "\n# ") + WITHOUT_FLAG)
     [with_tables] = load_entries(path)
 
     assert found(config, PRIME) == found(with_tables, PRIME) == values(PRIME)

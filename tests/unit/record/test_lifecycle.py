@@ -38,9 +38,7 @@ SESSION = [LOADED, ROWS, START]
 KILLED = "its process, 4711 on build7, was killed, or its machine failed"
 
 
-def written(
-    folder: Path, events: Sequence[Mapping[str, Any]], results: Mapping[str, Any] | None = None
-) -> RunDirectory:
+def written(folder: Path, events: Sequence[Event], results: Mapping[str, Any] | None = None) -> RunDirectory:
     directory = RunDirectory(folder)
     directory.journal.write_bytes(b"".join(map(encode, events)))
     if results is not None:
@@ -113,14 +111,7 @@ def test_results_that_cannot_be_read_say_nothing(tmp_path: Path, text: str) -> N
     assert lifecycle_of(directory).was_killed
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (b'00:05:00.000+00:00","status":"finished"', b'00:09:00.000+00:00","status":"finished"'),
-        (b'{"ev":"ended"', b'{"ev":"enved"'),
-        (b'"reason":null', b'"reason":3333'),
-    ],
-)
+@pytest.mark.parametrize(("old", "new"), [(b"00:05:00", b"00:09:00"), (b'"ended"', b'"enved"'), (b"null", b"3333")])
 def test_a_changed_byte_in_the_end_of_a_session_is_said(tmp_path: Path, old: bytes, new: bytes) -> None:
     directory = written(tmp_path, [*FIRST, ended(5)], results(6))
     directory.journal.write_bytes(directory.journal.read_bytes().replace(old, new))
@@ -166,21 +157,19 @@ def test_only_the_head_of_large_results_is_read(
 def test_a_run_is_pending_until_its_session_writes_to_the_journal(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     lock = RunLock.take(directory)
-    assert lifecycle_of(directory).status == "pending"
+    lives = [lifecycle_of(directory)]
     journal = Journal.create(directory.journal, lock)
-    assert lifecycle_of(directory).status == "pending"
+    lives.append(lifecycle_of(directory))
     journal.append(encode(began(0)))
-    life = lifecycle_of(directory)
-    assert (life.status, life.has_ended) == ("running", False)
-    assert life.holder is not None
-    assert life.holder.pid == os.getpid()
+    lives.append(lifecycle_of(directory))
+    assert [life.holder and life.holder.pid for life in lives] == [os.getpid()] * 3
     journal.close()
-    assert lifecycle_of(directory).status == "failed"
+    lives.append(lifecycle_of(directory))
+    assert [life.status for life in lives] == ["pending", "pending", "running", "failed"]
+    assert [life.has_ended for life in lives] == [False, False, False, True]
 
 
-def test_a_run_that_is_resumed_is_pending_until_its_code_is_loaded_and_keeps_its_status_while_rescored(
-    tmp_path: Path,
-) -> None:
+def test_a_run_that_is_resumed_is_pending_until_its_code_is_loaded(tmp_path: Path) -> None:
     directory = written(tmp_path, [*FIRST, STOPPED], INTERRUPTED)
     with directory.journal.open("ab") as file:
         file.write(b'{"torn')
@@ -192,18 +181,14 @@ def test_a_run_that_is_resumed_is_pending_until_its_code_is_loaded_and_keeps_its
     assert (life.status, life.results_are_current) == ("running", False)
     journal.close()
 
-    rescored = written(tmp_path, [*FIRST, STOPPED], INTERRUPTED)
-    scores = Journal.reopen(rescored.journal, RunLock.take(rescored, "scoring"))
-    scores.append(encode(LOADED))
-    scored = lifecycle_of(rescored)
-    assert (scored.status, scored.is_being_rescored, scored.has_ended) == ("stopped", True, True)
-    scores.close()
 
-
-def test_a_directory_without_a_journal_holds_a_run_that_failed(tmp_path: Path) -> None:
-    assert lifecycle_of(RunDirectory(tmp_path)) == Lifecycle(
-        "failed", "its process was killed, or its machine failed", was_killed=True, stopped_by="killed"
-    )
+def test_a_run_keeps_its_status_while_it_is_rescored(tmp_path: Path) -> None:
+    directory = written(tmp_path, [*FIRST, STOPPED], INTERRUPTED)
+    journal = Journal.reopen(directory.journal, RunLock.take(directory, "scoring"))
+    journal.append(encode(LOADED))
+    life = lifecycle_of(directory)
+    assert (life.status, life.is_being_rescored, life.has_ended) == ("stopped", True, True)
+    journal.close()
 
 
 def test_the_journal_of_a_finished_run_is_not_read_as_a_whole(tmp_path: Path) -> None:
@@ -262,17 +247,11 @@ def test_runs_are_in_flight_from_their_start_to_their_rollout(tmp_path: Path) ->
     assert in_flight.count() == 1
 
 
-def test_what_a_killed_session_left_is_not_in_flight_in_the_next(tmp_path: Path) -> None:
-    journal = tmp_path / "journal.jsonl"
-    append(journal, of("start", 0), {"ev": "began"}, of("start", 1))
-    assert InFlight(journal).count() == 1
-
-
 def test_hosts_may_have_begun_what_they_were_handed(tmp_path: Path) -> None:
     journal = tmp_path / "journal.jsonl"
     in_flight = InFlight(journal)
-    append(journal, of("start", 0), {"ev": "handed_out", "n": 9}, {"ev": "began"}, of("start", 0, attempt=2))
-    assert in_flight.most() == 1, "an earlier session has lost the rest"
+    append(journal, of("start", 5), {"ev": "handed_out", "n": 9}, {"ev": "began"}, of("start", 0, attempt=2))
+    assert (in_flight.count(), in_flight.most()) == (1, 1), "an earlier session has lost the rest"
     append(journal, {"ev": "handed_out", "n": 3}, of("start", 1))
     assert (in_flight.count(), in_flight.most()) == (2, 4)
     append(journal, of("start", 0, attempt=3), of("rollout", 1))

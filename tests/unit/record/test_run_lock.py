@@ -12,9 +12,11 @@ import socket
 import subprocess
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,9 +27,9 @@ from pytest_osmosis.text.names import shown
 TAKE = """
 import sys
 from pathlib import Path
+from typing import Any
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_directory import Holder, RunLock, holder_of
+from pytest_osmosis.record.run_directory import RunDirectory, RunLock
 directory = RunDirectory(Path(sys.argv[1]))
 try:
     lock = RunLock.take(directory)
@@ -58,28 +60,29 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process.communicate()
 
 
+def holder_pid(folder: Path) -> int | None:
+    holder = holder_of(RunDirectory(folder))
+    return None if holder is None else holder.pid
+
+
 def line_of(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().rstrip("\n")
 
 
 def test_one_process_at_a_time_holds_the_lock(tmp_path: Path, start: Start) -> None:
-    directory = RunDirectory(tmp_path)
-    assert holder_of(directory) is None
+    assert holder_pid(tmp_path) is None
     first = start(HOLD)
     assert line_of(first) == "taken"
-    holder = holder_of(directory)
-    assert holder is not None
-    assert (holder.pid, holder.machine) == (first.pid, socket.gethostname())
-    second = start(HOLD)
+    assert holder_pid(tmp_path) == first.pid
     assert re.fullmatch(
         rf"refused: run {re.escape(tmp_path.name)}: process {first.pid} on {re.escape(socket.gethostname())} has been "
         r"writing it since 20..-..-.. ..:.. UTC, and one process at a time may; "
         rf'wait until it ends, or stop it with "pytest-osmosis runs stop {re.escape(tmp_path.name)}"',
-        line_of(second),
+        line_of(start(HOLD)),
     )
     first.communicate("")
-    assert holder_of(directory) is None
+    assert holder_pid(tmp_path) is None
     assert list(tmp_path.iterdir()) == []
     assert line_of(start(HOLD)) == "taken"
 
@@ -89,14 +92,8 @@ def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path, start: Start
     line_of(first)
     first.kill()
     first.communicate()
-    assert holder_of(RunDirectory(tmp_path)) is None
-    second = start(HOLD)
-    assert line_of(second) == "taken"
-    holder = holder_of(RunDirectory(tmp_path))
-    assert holder is not None
-    assert holder.pid == second.pid
-    second.communicate("")
-    assert list(tmp_path.iterdir()) == []
+    assert holder_pid(tmp_path) is None
+    assert line_of(start(HOLD)) == "taken"
 
 
 @pytest.mark.slow
@@ -108,12 +105,9 @@ def test_of_many_that_take_over_at_once_one_succeeds(tmp_path: Path, start: Star
         dead.communicate()
         rivals = [start(f"import sys\nsys.stdin.readline()\n{HOLD}") for _ in range(6)]
         for rival in rivals:
-            assert rival.stdin is not None
-            rival.stdin.write("go\n")
-            rival.stdin.flush()
-        lines = [line_of(rival) for rival in rivals]
-        assert lines.count("taken") == 1
-        assert sum(line.startswith("refused:") for line in lines) == len(rivals) - 1
+            print("go", file=rival.stdin, flush=True)
+        said = Counter(line_of(rival).partition(":")[0] for rival in rivals)
+        assert said == {"taken": 1, "refused": len(rivals) - 1}
         for rival in rivals:
             rival.communicate("")
         assert list(tmp_path.iterdir()) == []
@@ -137,12 +131,10 @@ sys.stdin.read()
     line_of(parent)
     child = int(line_of(parent))
     try:
-        held = holder_of(RunDirectory(tmp_path))
-        assert held is not None
-        assert held.pid == parent.pid
+        assert holder_pid(tmp_path) == parent.pid
         parent.kill()
         parent.wait()
-        assert holder_of(RunDirectory(tmp_path)) is None
+        assert holder_pid(tmp_path) is None
         assert line_of(start(HOLD)) == "taken"
     finally:
         os.kill(child, signal.SIGKILL)
@@ -151,9 +143,8 @@ sys.stdin.read()
 @pytest.mark.parametrize("content", [b"", b"\n", b"{", b"\xff\n", b'{"pid": "x"}\n', b"[1]\n", b"x" * 10_000])
 def test_a_lock_that_names_nobody_is_taken(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "lock").write_bytes(content)
-    directory = RunDirectory(tmp_path)
-    assert holder_of(directory) is None
-    lock = RunLock.take(directory)
+    assert holder_pid(tmp_path) is None
+    lock = RunLock.take(RunDirectory(tmp_path))
     assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
     lock.close()
     lock.close()
@@ -161,16 +152,13 @@ def test_a_lock_that_names_nobody_is_taken(tmp_path: Path, content: bytes) -> No
 
 
 def test_a_lock_is_readable_by_its_owner_only_and_looking_does_not_hold_it(tmp_path: Path) -> None:
-    lock = RunLock.take(RunDirectory(tmp_path))
-    assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600
-    lock.close()
-
     directory = RunDirectory(tmp_path)
     for _ in range(50):
         held = RunLock.take(directory)
-        assert holder_of(directory) is not None
+        assert directory.lock.stat().st_mode & 0o777 == 0o600
+        assert holder_pid(tmp_path) == os.getpid()
         held.close()
-        assert holder_of(directory) is None
+        assert holder_pid(tmp_path) is None
 
 
 def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,12 +189,11 @@ def test_a_lock_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 INHERIT = """
 import sys
 from pathlib import Path
-from pytest_osmosis.record.run_directory import RunDirectory
-from pytest_osmosis.record.run_directory import RunLock
+from typing import Any
+from pytest_osmosis.record.run_directory import RunDirectory, RunLock
 sys.stdin.readline()
 RunLock.inherit(int(sys.argv[2]))
-lock = RunLock.take(RunDirectory(Path(sys.argv[1])))
-print(lock.holder.pid, flush=True)
+print(RunLock.take(RunDirectory(Path(sys.argv[1]))).holder.pid, flush=True)
 sys.stdin.read()
 """
 
@@ -214,28 +201,21 @@ sys.stdin.read()
 def test_a_lock_that_is_handed_down_is_held_until_its_heir_ends(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path)
     lock = RunLock.take(directory)
-    heir = subprocess.Popen(
-        [sys.executable, "-c", INHERIT, str(tmp_path), str(lock.file)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        pass_fds=(lock.file,),
-    )
-    assert heir.stdin is not None
+    command = [sys.executable, "-c", INHERIT, str(tmp_path), str(lock.file)]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    heir = subprocess.Popen(command, pass_fds=(lock.file,), **pipes)
     lock.forget()
-    assert holder_of(directory) is not None, "the heir holds it before it knows"
+    assert holder_pid(tmp_path) == os.getpid(), "the heir holds it before it knows"
     directory.stop_request.touch()
 
     print("go", file=heir.stdin, flush=True)
 
     assert line_of(heir) == str(heir.pid)
-    holder = holder_of(directory)
-    assert holder is not None
-    assert holder.pid == heir.pid
+    assert holder_pid(tmp_path) == heir.pid
     assert directory.stop_request.exists(), "the request is for the heir"
     heir.kill()
     heir.communicate()
-    assert holder_of(directory) is None
+    assert holder_pid(tmp_path) is None
 
 
 def test_the_lock_tells_how_long_the_journal_was_and_a_request_to_stop_is_not_for_later_holders(tmp_path: Path) -> None:
@@ -257,13 +237,8 @@ def test_the_lock_tells_how_long_the_journal_was_and_a_request_to_stop_is_not_fo
     assert not again.stop_request.exists()
 
 
-def test_a_process_is_alive_until_another_has_its_id() -> None:
+def test_a_process_is_alive_until_another_has_its_id_whatever_its_size() -> None:
     own = Holder.process(os.getpid())
     others = (replace(own, started="0"), replace(own, machine="another"), replace(own, pid=None))
-    assert [holder.is_alive for holder in (own, *others)] == [True, False, False, False]
-
-
-def test_a_process_is_known_by_when_it_began_not_by_its_size() -> None:
-    own = Holder.process(os.getpid())
     with mmap.mmap(-1, 64 << 20):
-        assert own.is_alive
+        assert [holder.is_alive for holder in (own, *others)] == [True, False, False, False]

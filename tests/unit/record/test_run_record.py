@@ -39,91 +39,76 @@ def record_of(*events: Event) -> RunRecord:
 
 
 def test_a_run_is_pending_until_every_scorer_has_answered_and_its_parts_add_up() -> None:
-    events = [start(), rollout(), score(scores={"rewards:a": 1.0}), score(scores={"rewards:b": 0.5})]
+    events = [start(), rollout(), score(scores={"rewards:a": 1.0}), score(scores={"rewards:b": 0.5}, ms=3.0)]
 
-    statuses = [record_of(*events[:length]).status for length in range(1, len(events) + 1)]
+    records = [record_of(*events[:length]) for length in range(1, len(events) + 1)]
 
-    assert statuses == ["pending", "pending", "pending", "finished"]
-
-    record = record_of(start(), rollout(), score(scores={"rewards:a": 1.0}), score(scores={"rewards:b": 0.5}, ms=3.0))
-
-    assert dict(record.scores) == {"rewards:a": 1.0, "rewards:b": 0.5}
-    assert (record.duration_ms, record.scoring_ms) == (12.5, 5.0)
+    assert [record.status for record in records] == ["pending", "pending", "pending", "finished"]
+    assert dict(records[-1].scores) == {"rewards:a": 1.0, "rewards:b": 0.5}
+    assert (records[-1].duration_ms, records[-1].scoring_ms) == (12.5, 5.0)
 
 
 def test_scores_that_were_imported_stay_whatever_code_scores_now() -> None:
-    began = {"ev": "began", "at": "2026-01-01T00:00:00+00:00", "pid": 1, "machine": "m", "resumed": False}
-    scorers = ["reward", "rewards:a"]
-    now = {"ev": "loaded", "scorers": scorers, "digests": {"reward": "1", "rewards:a": "1"}}
-    later = {"ev": "loaded", "scorers": scorers, "digests": {"reward": "2", "rewards:a": "2"}}
-    taken = rollout(imported={"folder": "vf", "scores": ["reward"]})
-    scores = [score(scores={"reward": 0.5}), score(scores={"rewards:a": 1.0})]
-    loaded = {"ev": "loaded", "scorers": ["reward"], "digests": {}}
-    before = fold([loaded, taken, scores[0], began, now, scores[1]]).records[RUN]
-    after = fold([loaded, taken, scores[0], began, now, scores[1], began, later]).records[RUN]
+    now, later = (
+        {"ev": "loaded", "scorers": ["reward", "rewards:a"], "digests": {"reward": digest, "rewards:a": digest}}
+        for digest in "12"
+    )
+    taken = [rollout(imported={"folder": "vf", "scores": ["reward"]}), score(scores={"reward": 0.5})]
+    session = [{"ev": "loaded", "scorers": ["reward"]}, *taken, BEGAN, now, score(scores={"rewards:a": 1.0})]
+    before, after = fold(session).records[RUN], fold([*session, BEGAN, later]).records[RUN]
     assert (before.status, dict(before.scores)) == ("finished", {"reward": 0.5, "rewards:a": 1.0})
     assert (after.status, dict(after.scores)) == ("pending", {"reward": 0.5})
     assert after.imported == Imported("vf", ("reward",))
 
 
-def test_an_error_counts_as_the_result_of_its_function() -> None:
-    errors = {"rewards:b": {"message": "ValueError: no", "details": "Traceback ..."}}
+def test_an_error_counts_as_the_result_of_its_function_and_of_two_events_the_later_one() -> None:
+    errors = {"rewards:a": {"message": "ValueError: no", "details": "Traceback ..."}}
+    scored, broke, other = score(scores={"rewards:a": 1.0}), score(errors=errors), score(scores={"rewards:b": 0.5})
 
-    record = record_of(start(), rollout(), score(scores={"rewards:a": 1.0}), score(errors=errors))
+    found = [record_of(start(), rollout(), *two, other) for two in ((broke,), (broke, scored), (scored, broke))]
 
-    assert record.status == "finished"
-    assert dict(record.scores) == {"rewards:a": 1.0}
-    assert dict(record.scorer_errors) == {"rewards:b": RewardError("ValueError: no", "Traceback ...")}
-
-
-@pytest.mark.parametrize("last", ["score", "error"])
-def test_the_later_of_two_events_about_a_score_counts(last: str) -> None:
-    lines = {"score": score(scores={"rewards:a": 1.0}), "error": score(errors={"rewards:a": {"message": "killed"}})}
-    first = next(line for name, line in lines.items() if name != last)
-
-    record = record_of(start(), rollout(), first, lines[last])
-
-    assert ("rewards:a" in record.scores, "rewards:a" in record.scorer_errors) == (last == "score", last == "error")
+    assert [record.status for record in found] == ["finished"] * 3
+    both, failed = {"rewards:a": 1.0, "rewards:b": 0.5}, {"rewards:a": RewardError("ValueError: no", "Traceback ...")}
+    assert [dict(record.scores) for record in found] == [{"rewards:b": 0.5}, both, {"rewards:b": 0.5}]
+    assert [dict(record.scorer_errors) for record in found] == [failed, {}, failed]
 
 
-def test_a_rollout_holds_its_usage_and_answers_from_a_store_are_told_from_others() -> None:
+def test_a_rollout_holds_its_usage() -> None:
     usage = {"input_tokens": 7, "output_tokens": 5, "cached_input_tokens": 2}
 
     record = record_of(start(), rollout(usage=usage, retries=2, finish_reason="length", model="m-2026"))
 
     assert (record.tokens, record.retries, record.finish_reason, record.model) == (12, 2, "length", "m-2026")
+    assert (record.was_answered, record_of(rollout()).was_answered) == (True, False)
     assert record_of(rollout(usage=None)).tokens is None
-    assert record_of(rollout(model="m")).was_answered
-    assert not record_of(rollout()).was_answered
     assert record_of(rollout(usage={"input_tokens": 0, "output_tokens": 0})).tokens == 0
 
+
+def test_answers_from_a_store_are_not_charged() -> None:
     stored = {"requests": 2, "usage": {"input_tokens": 6}}
     use = {"model": "j", "base_url": None, "calls": 3, "retries": 0, "uncounted": 0, "usage": {"input_tokens": 9}}
     mixed = record_of(
-        start(),
         rollout(usage={"input_tokens": 10, "output_tokens": 1}, stored=stored),
         score(scores={"rewards:a": 1.0}, judges=[{**use, "stored": stored}, use]),
     )
+    unknown = record_of(rollout(usage={"input_tokens": 10}, stored={"requests": 1, "usage": None}))
+    whole = record_of(rollout())
 
     assert (mixed.tokens, mixed.judge_tokens) == (11, 18)
     assert (mixed.stored.requests, mixed.judge_uses[0].stored.requests) == (2, 2)
     assert (mixed.charged.tokens, mixed.charged.judge_tokens) == (5, 12)
-    whole = record_of(start(), rollout())
     assert whole.charged is whole, "nothing of it was stored"
-    unknown = record_of(start(), rollout(usage={"input_tokens": 10}, stored={"requests": 1, "usage": None}))
     assert unknown.charged.tokens is None
 
 
 def test_a_rollout_with_a_boundary_is_failed_and_a_removed_run_skipped_whatever_scores_it_has() -> None:
     record = record_of(start(), rollout(boundary="agent", error="KeyError: 'x'"))
-
-    assert (record.status, record.boundary, record.error) == ("failed", "agent", "KeyError: 'x'")
-
     removed, scored = score(removed=True), score(scores={"rewards:a": 1.0})
 
-    for parts in ([removed], [removed, scored], [scored, removed]):
-        found = record_of(start(), rollout(), *parts)
-        assert (found.status, found.scored) == ("skipped", True)
+    found = [record_of(start(), rollout(), *parts) for parts in ([removed], [removed, scored], [scored, removed])]
+
+    assert (record.status, record.boundary, record.error) == ("failed", "agent", "KeyError: 'x'")
+    assert [(each.status, each.scored) for each in found] == [("skipped", True)] * 3
 
 
 @pytest.mark.parametrize(("starts", "attempt"), [([], 0), ([1], 1), ([1, 2], 2)])
@@ -151,12 +136,10 @@ def test_late_events_of_an_earlier_attempt_change_nothing(late: Event) -> None:
 
 
 def test_nothing_is_scored_before_the_scorers_are_known_and_other_events_belong_to_no_run() -> None:
-    assert fold([start(), rollout()]).records[RUN].status == "pending"
-
     ledger = fold([LOADED, {"ev": "notice", "text": "a host ended"}])
 
-    assert ledger.records == {}
-    assert ledger.scorers == ("rewards:a", "rewards:b")
+    assert fold([start(), rollout()]).records[RUN].status == "pending"
+    assert (ledger.records, ledger.scorers) == ({}, ("rewards:a", "rewards:b"))
 
 
 def handed_out(n: int) -> Event:
@@ -174,37 +157,6 @@ def test_lost_are_the_rollouts_that_began_or_may_have_begun_and_did_not_end() ->
     host_died = [*repeated, handed_out(1), start(3, two), handed_out(0), start(4, two), rollout(4, two)]
     assert fold(host_died).most_lost == 3
     assert fold([rollout(1, one), rollout(1, one)]).most_lost == 0, "it was never handed out: its row cannot be read"
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> list[list[Event]]:
-    """Lists of events of some runs."""
-    found = []
-    for index in range(draw(st.integers(1, 4))):
-        run = RunId(draw(st.integers(0, 2)), index)
-        events: list[Event] = []
-        for attempt in range(1, draw(st.integers(1, 3)) + 1):
-            events.append(start(attempt, run))
-            if draw(st.booleans()):
-                boundary = draw(st.sampled_from([None, "model", "host"]))
-                events.append(rollout(attempt, run, boundary=boundary, error=boundary))
-                for name in draw(st.lists(st.sampled_from(["rewards:a", "rewards:b"]), max_size=3)):
-                    events.append(score(attempt, run, scores={name: draw(st.floats(0, 1))}))
-        if draw(st.booleans()):
-            events.append(skip("stopped", run))
-        found.append(events)
-    return found
-
-
-@given(histories(), st.randoms(use_true_random=False))
-def test_the_order_of_independent_runs_does_not_matter(histories: list[list[Event]], random: Any) -> None:
-    in_turn = [event for events in histories for event in events]
-    queues = [list(events) for events in histories]
-    mixed = []
-    while queues := [queue for queue in queues if queue]:
-        mixed.append(random.choice(queues).pop(0))
-
-    assert fold([LOADED, *mixed]) == fold([LOADED, *in_turn])
 
 
 def assistant(content: object, call_id: str | None = None, arguments: str = "{}") -> dict[str, object]:
@@ -226,16 +178,16 @@ def test_the_answer_is_the_last_assistant_message_with_its_calls_but_not_their_i
     assert answer({"role": "user", "content": "b"}, "odd", {"role": "tool"}) is None
 
 
-def test_runs_of_the_baseline_have_their_own_records_and_runs_are_ordered_by_row() -> None:
+def test_runs_of_the_baseline_have_their_own_records() -> None:
     lines = [start(), rollout(), score(scores={"rewards:a": 1.0, "rewards:b": 1.0})]
 
-    ledger = fold([LOADED, *lines, *({**line, "model_tag": "baseline"} for line in lines[:2])])
+    records = fold([LOADED, *lines, *({**line, "model_tag": "baseline"} for line in lines[:2])]).records
 
-    assert {str(run): record.status for run, record in ledger.records.items()} == {
-        str(RUN): "finished",
-        f"{RUN}-baseline": "pending",
-    }
+    statuses = {str(run): record.status for run, record in records.items()}
+    assert statuses == {str(RUN): "finished", f"{RUN}-baseline": "pending"}
 
+
+def test_runs_are_ordered_by_row_and_read_back_from_their_names() -> None:
     runs = [RunId(2, 0), RunId(2, 1), RunId(10, 0), RunId(12, 3, ModelTag.BASELINE)]
 
     assert sorted([runs[2], runs[0], runs[3], runs[1]]) == runs
@@ -269,12 +221,11 @@ def test_notes_of_rollout_and_functions_add_up_and_a_later_score_leaves_those_of
 
 
 def test_runs_share_equal_notes_and_a_second_attempt_has_none_of_the_first() -> None:
-    assert record_of(start(), rollout(**OF_ROLLOUT), start(2), rollout(2)).notes is NO_NOTES
-
     one, other = (record_of(start(), rollout(), score(**of_a("same"))) for _ in range(2))
 
     assert one.metrics["rewards:a"] is other.metrics["rewards:a"]
     assert one.reasons["rewards:a"] is other.reasons["rewards:a"]
+    assert record_of(start(), rollout(**OF_ROLLOUT), start(2), rollout(2)).notes is NO_NOTES
     assert record_of(start(), rollout(), score(scores={"rewards:a": 1.0})).notes is NO_NOTES
 
 
@@ -300,10 +251,7 @@ ONLY_A: Event = {"ev": "loaded", "scorers": ["rewards:a"], "digests": {"rewards:
 
 
 def test_a_session_that_goes_on_keeps_the_scores_of_unchanged_code_and_rows() -> None:
-    before, after = (fold([*SESSION, *more]).records[RUN] for more in ((), (BEGAN, loads(), rows("w"))))
-
-    assert before == after
-    assert after.status == "finished"
+    assert fold([*SESSION, BEGAN, loads(), rows("w")]).records[RUN] == fold(SESSION).records[RUN]
 
 
 @pytest.mark.parametrize(
@@ -333,33 +281,25 @@ def test_a_removal_is_decided_again_if_any_function_changed() -> None:
 
 
 def test_only_the_scores_of_a_finished_rescoring_count_in_the_session_that_follows() -> None:
-    rescoring = [loads(a="2"), rows("w"), score(scores={"rewards:a": 0.0})]
+    killed = [loads(a="2"), rows("w"), score(scores={"rewards:a": 0.0})]
+    whole = [*killed, score(scores={"rewards:b": 0.5}), {"ev": "rescored"}]
 
-    assert fold([*SESSION, *rescoring, BEGAN, loads(), rows("w")]) == fold([*SESSION, BEGAN, loads(), rows("w")])
-
-    whole = [loads(a="2"), rows("w"), score(scores={"rewards:a": 0.0, "rewards:b": 0.5}), {"ev": "rescored"}]
-
+    assert fold([*SESSION, *killed, BEGAN, loads(), rows("w")]) == fold([*SESSION, BEGAN, loads(), rows("w")])
     record = fold([*SESSION, *whole, BEGAN, loads(a="2"), rows("w")]).records[RUN]
-
     assert dict(record.scores) == {"rewards:a": 0.0, "rewards:b": 0.5}
 
 
 def test_each_session_counts_at_once_and_only_its_own_attempts_were_repeated_after_a_crash() -> None:
-    later = [BEGAN, loads(), rows("w"), start(2), rollout(2)]
+    later = [*SESSION, BEGAN, loads(), rows("w"), start(2), rollout(2)]
 
-    assert fold([*SESSION, *later]).records[RUN].repeated is False
-    assert fold([*SESSION, *later[:4], start(3), rollout(3)]).records[RUN].repeated is True
+    record = fold([*later, score(2, scores={"rewards:a": 0.0})]).records[RUN]
 
-    more = [BEGAN, loads(), rows("w"), start(2), rollout(2), score(2, scores={"rewards:a": 0.0})]
-
-    record = fold([*SESSION, *more]).records[RUN]
-
-    assert (record.attempt, dict(record.scores)) == (2, {"rewards:a": 0.0})
+    assert (record.attempt, dict(record.scores), record.repeated) == (2, {"rewards:a": 0.0}, False)
+    assert fold([*later, start(3), rollout(3)]).records[RUN].repeated is True
 
 
 @given(st.text(st.characters()), st.lists(st.just({"function": {"name": "f"}}), max_size=1))
 def test_the_digest_of_an_answer_is_that_of_its_json(content: str, calls: list[Any]) -> None:
-    messages = [{"role": "assistant", "content": content, "tool_calls": calls}]
     text = json.dumps([content, [call["function"] for call in calls]], sort_keys=True)
-    digest = blake2b(text.encode(), digest_size=8).hexdigest()
-    assert record_of(start(), rollout(messages=messages)).answer == digest
+    said = {"role": "assistant", "content": content, "tool_calls": calls}
+    assert answer(said) == blake2b(text.encode(), digest_size=8).hexdigest()

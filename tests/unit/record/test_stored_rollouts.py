@@ -10,9 +10,9 @@ import pytest
 
 from pytest_osmosis.datasets import Content
 from pytest_osmosis.errors import JournalError
-from pytest_osmosis.record.journal import Journal, encode
+from pytest_osmosis.record.journal import encode
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import Ledger, RewardError, RunNotes, RunRecord
+from pytest_osmosis.record.run_record import RewardError, RunNotes, RunRecord
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress, StoredRollouts, StoredScore
 
 F, G = "rewards:f", "rewards:g"
@@ -45,12 +45,10 @@ BEGAN = {"ev": "began", "at": "2026-11-22T12:00:00.000+00:00", "pid": 1, "machin
 
 def journal(folder: Path, *events: Mapping[str, Any]) -> Path:
     """Write a journal, in a folder of its own."""
-    own = folder / str(len(list(folder.iterdir())))
-    own.mkdir()
-    written = Journal.create(own / "journal.jsonl")
-    written.append(b"".join(map(encode, events)))
-    written.close()
-    return written.path
+    path = folder / str(len(list(folder.iterdir()))) / "journal.jsonl"
+    path.parent.mkdir()
+    path.write_bytes(b"".join(map(encode, events)))
+    return path
 
 
 def stored(folder: Path, *events: Mapping[str, Any]) -> StoredRollouts:
@@ -58,22 +56,19 @@ def stored(folder: Path, *events: Mapping[str, Any]) -> StoredRollouts:
 
 
 def test_a_rollout_of_the_last_attempt_is_read_from_its_position_once_it_has_ended(tmp_path: Path) -> None:
-    found = stored(tmp_path, loaded(f="a"), rows("p w", "q v"), rollout(), rollout(1, said="there"))
+    begin = (loaded(f="a"), rows("p w", "q v"), rollout())
+    again = {"ev": "start", "row": 0, "run": 0, "attempt": 2}
+
+    found = stored(tmp_path, *begin, rollout(1, said="there"))
+    twice = stored(tmp_path, *begin, score(F, 0.5), rollout(attempt=2, said="no"), score(F, 0.5))
 
     assert found.rollout(RunId(1, 0))["messages"][0]["content"] == "there"
     assert (RunId(0, 0) in found, RunId(2, 0) in found, found.n_rolled) == (True, False, 2)
     assert found.contents == {0: Content("p", "w"), 1: Content("q", "v")}
-
-    late = score(F, 0.5)
-    twice = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), score(F, 0.5), rollout(attempt=2, said="no"), late)
-
     assert twice.rollout(RunId(0, 0))["messages"][0]["content"] == "no"
     assert twice.scores(RunId(0, 0), {F: "a"}, "w") == {}
-
-    again = {"ev": "start", "row": 0, "run": 0, "attempt": 2}
-
-    assert RunId(0, 0) not in stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), again)
-    assert not StoredProgress(journal(tmp_path, loaded(f="a"), rollout(), again)).events(RunId(0, 0))
+    assert RunId(0, 0) not in stored(tmp_path, *begin, again)
+    assert not StoredProgress(journal(tmp_path, *begin, again)).events(RunId(0, 0))
 
 
 def test_what_a_resumed_session_keeps_and_what_is_left(tmp_path: Path) -> None:
@@ -103,20 +98,15 @@ def test_a_function_scores_again_what_a_judge_or_a_host_kept_it_from_or_all_that
 
 
 @pytest.mark.parametrize("read", [StoredRollouts, StoredProgress])
-def test_a_row_counts_as_it_was_when_it_was_first_rolled_out(
-    tmp_path: Path, read: type[StoredRollouts] | type[StoredProgress]
-) -> None:
-    found = read(
-        journal(
-            tmp_path,
-            *(BEGAN, loaded(f="a"), rows("p w", "q v"), rollout(), score(F, 1.0)),
-            *(loaded(f="a"), rows("p w2", "killed v2")),
-            *(BEGAN, loaded(f="a"), rows("p w3", "r v3"), rollout(1), score(F, 1.0, 1)),
-            *(loaded(f="a"), rows("p w4", "s v4"), {"ev": "rescored"}),
-        )
+def test_a_row_counts_as_it_was_when_it_was_first_rolled_out(tmp_path: Path, read: type[StoredRollouts]) -> None:
+    sessions = (
+        *(BEGAN, loaded(f="a"), rows("p w", "q v"), rollout(), score(F, 1.0)),
+        *(loaded(f="a"), rows("p w2", "killed v2")),
+        *(BEGAN, loaded(f="a"), rows("p w3", "r v3"), rollout(1), score(F, 1.0, 1)),
+        *(loaded(f="a"), rows("p w4", "s v4"), {"ev": "rescored"}),
     )
 
-    assert found.contents == {0: Content("p", "w"), 1: Content("r", "v3")}
+    assert read(journal(tmp_path, *sessions)).contents == {0: Content("p", "w"), 1: Content("r", "v3")}
 
 
 def test_a_score_belongs_to_its_row_and_not_to_a_rescoring_that_was_killed_before(tmp_path: Path) -> None:
@@ -136,10 +126,8 @@ def test_a_score_is_found_by_its_code_and_its_row_with_its_reason_and_its_judges
     found = stored(tmp_path, loaded(f="a"), rows("p w"), rollout(), score(F, 0.5), *decided_later)
 
     assert found.scores(RunId(0, 0), {F: "a"}, "w") == {F: StoredScore(0.5, 2.0)}
-    assert found.scores(RunId(0, 0), {F: "b", G: "c"}, "changed") == {
-        F: StoredScore(0.7, 2.0),
-        G: StoredScore(0.1, 2.0),
-    }
+    changed = {F: StoredScore(0.7, 2.0), G: StoredScore(0.1, 2.0)}
+    assert found.scores(RunId(0, 0), {F: "b", G: "c"}, "changed") == changed
     assert found.scores(RunId(0, 0), {F: "b"}, "w") == {}
     assert found.scores(RunId(0, 0), {F: "c"}, "changed") == {}
     assert found.contents == {0: Content("p", "w")}, "the rows as they were rolled out"
@@ -181,30 +169,12 @@ def test_a_row_that_is_not_stored_is_an_error_of_its_rollout(tmp_path: Path) -> 
         StoredProgress(journal(tmp_path, BEGAN, loaded(f="a"), rows("p w"), rollout(1)))
 
 
-def began(at: str) -> dict[str, Any]:
-    return {"ev": "began", "at": at, "pid": 1, "machine": "m", "resumed": True}
-
-
-def test_only_attempts_of_the_same_session_were_repeated_after_a_crash(tmp_path: Path) -> None:
-    first = [began("2026-01-01T00:00:00+00:00"), loaded(f="a"), rows("p w"), rollout()]
-    second = [began("2026-01-02T00:00:00+00:00"), loaded(f="a"), rows("p w"), rollout(attempt=2)]
-
-    record = stored(tmp_path, *first, *second).records[RunId(0, 0)]
-    rescoring = Ledger(records={record.run: record})
-
-    assert record.repeated is False
-    assert rescoring.apply(score("f", 1.0, attempt=2)) == rescoring.records[record.run]
-    assert rescoring.records[record.run].repeated is False
-    crashed = stored(tmp_path, *first, *second, rollout(attempt=3))
-    assert crashed.records[RunId(0, 0)].repeated is True
-
-
 def test_the_duration_is_that_of_the_sessions_without_the_time_between(tmp_path: Path) -> None:
     days = [f"2026-01-0{day}T00:00:" for day in (1, 2)]
     events = [
         event
         for row, day in enumerate(days)
-        for event in (began(f"{day}00+00:00"), loaded(f="a"), rows("p w", "q v"),
+        for event in ({**BEGAN, "at": f"{day}00+00:00"}, loaded(f="a"), rows("p w", "q v"),
                       {"ev": "start", "row": row, "run": 0, "attempt": 1, "at": f"{day}10+00:00"},
                       rollout(row, at=f"{day}13+00:00"),
                       {"ev": "ended", "at": f"{day}15+00:00", "status": "finished", "reason": None})

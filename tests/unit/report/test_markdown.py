@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,34 +14,30 @@ from pytest_osmosis.results.results import Results
 from pytest_osmosis.text.redaction import Sanitizer
 from pytest_osmosis.verdicts.comparison import Matched, Pair
 from pytest_osmosis.verdicts.gates import State, Verdict
-from tests.unit.made import A, failed, finished, of_baseline, pending, results_of
+from tests.unit.made import A, failed, finished, of_baseline, results_of
 
 
 def title(results: Results) -> str:
     return markdown(results).splitlines()[0].rpartition(": ")[2]
 
 
-def test_the_title_is_the_verdict_if_an_eval_ended_once_it_was_decided_and_counts_without_a_gate() -> None:
-    results = results_of([finished({A: 1.0}), pending(1)], minimum=0.5, stopped="decided: ...")
-
-    assert title(results_of([finished({A: 1.0}), finished({A: 0.0}, 1)])) == "1 of 2 runs passed"
-    assert title(results) == "stopped"
-    assert title(replace(results, stop_reason="decided")) == "every gate holds"
-
-
 @pytest.mark.parametrize(
-    ("states", "expected"),
+    ("states", "stopped_by", "expected"),
     [
-        (("holds",), "every gate holds"),
-        (("holds", "not measured"), "not measured"),
-        (("fails", "not measured"), "a gate fails"),
-        (("fails", "fails"), "2 gates fail"),
-        (("partial",), "1 of 1 run passed"),
+        ((), None, "1 of 2 runs passed"),
+        (("holds",), None, "every gate holds"),
+        (("holds", "not measured"), None, "not measured"),
+        (("fails", "not measured"), None, "a gate fails"),
+        (("fails", "fails"), None, "2 gates fail"),
+        (("partial",), None, "1 of 2 runs passed"),
+        (("holds",), "interrupt", "stopped"),
+        (("holds",), "decided", "every gate holds"),
     ],
 )
-def test_the_title_is_the_worst_verdict_of_the_gates(states: tuple[State, ...], expected: str) -> None:
+def test_the_title_is_the_worst_verdict_of_the_gates(states: Sequence[State], stopped_by: Any, expected: str) -> None:
     verdicts = [Verdict(f"gate {number}", state, "why") for number, state in enumerate(states)]
-    assert title(replace(results_of([finished({A: 1.0})]), verdicts=verdicts)) == expected
+    results = results_of([finished({A: 1.0}), finished({A: 0.0}, 1)], stopped=stopped_by)
+    assert title(replace(results, verdicts=verdicts, stop_reason=stopped_by)) == expected
 
 
 def test_the_line_below_the_title_names_model_dataset_and_rows() -> None:
@@ -82,10 +80,8 @@ def test_text_of_other_authors_is_escaped() -> None:
 
     text = markdown(results_of([record]))
 
-    assert (
-        "| row0-run0 | agent: a \\| b &lt;script&gt;alert(1)&lt;/script&gt; \\[x\\](y) &#64;team &#35;1 \\\\x1b\\[31m |"
-        in text
-    )
+    said = "a \\| b &lt;script&gt;alert(1)&lt;/script&gt; \\[x\\](y) &#64;team &#35;1 \\\\x1b\\[31m"
+    assert f"| row0-run0 | agent: {said} |" in text
 
 
 SECRET = "sk-a-secret-of-the-session"
@@ -97,14 +93,10 @@ def tagged(text: str, style: Style) -> str:
 
 
 def test_styled_text_equals_its_plain_text_and_joined_keeps_every_style() -> None:
-    line = joined("gate x: ", good("HOLDS"), ": 9 of 10")
+    line, styles = joined("gate x: ", good("HOLDS"), ": 9 of 10"), joined(joined("a ", bad("b")), " ", "", dim("c"))
 
     assert line == "gate x: HOLDS: 9 of 10"
     assert line in {"gate x: HOLDS: 9 of 10"}
-    assert line.split() == ["gate", "x:", "HOLDS:", "9", "of", "10"]
-
-    styles = joined(joined("a ", bad("b")), " ", "", dim("c"))
-
     assert painted(styles, str, tagged) == "a <bad>b</> <dim>c</>"
     assert painted(joined("a ", bad("b"), " c"), str, ansi) == "a \x1b[31mb\x1b[0m c"
     assert painted("plain", str, tagged) == "plain"

@@ -53,11 +53,6 @@ def cause_told(n: int, n_runs: int, error: str = REJECTED, boundary: Boundary = 
     return cause_lines(causes_of([failed(boundary, row, error=error) for row in range(n)], RULE), n_runs)
 
 
-def ran(*runs: bool, row: int = 0) -> list[RunRecord]:
-    """The records of a row whose runs passed or did not."""
-    return [finished({A: float(passed)}, row, index) for index, passed in enumerate(runs)]
-
-
 def rows_told(pairs: list[Pair], results: Results, against: Against = "last_run") -> list[str]:
     found = {**last_run(Matched(pairs), "x-0"), "changed_rows": changed_rows(pairs, against)}
     return changed_rows_lines(against, replace(results, **found))
@@ -129,22 +124,22 @@ def shown() -> dict[str, Iterable[str]]:
             causes_of([failed("provider", row, error=error) for row, error in enumerate(SEVEN)], RULE),
             len(SEVEN), of=" of the baseline",
         ),
-        "changed rows": rows_told(CHANGED, results_of([*ran(True), *ran(False, row=1), *ran(True, row=2)])),
+        "changed rows": rows_told(CHANGED, results_of([*row(0, 1), *row(1, 0), *row(2, 1)])),
         "changed rows of five runs": rows_told(
-            CHANGED_OF_FIVE, results_of([*ran(True, False, True, False, False, row=12), *ran(True, False)], n=5)
+            CHANGED_OF_FIVE, results_of([*row(12, 1, 0, 1, 0, 0), *row(0, 1, 0)], n=5)
         ),
         "many changed rows": rows_told(
             [Pair(row, row, [False], [True]) for row in range(14)],
-            results_of([record for row in range(14) for record in ran(False, row=row)]),
+            results_of([record for index in range(14) for record in row(index, 0)]),
         ),
-        "no changed row": rows_told([Pair(0, 0, [True], [True])], results_of(ran(True))),
+        "no changed row": rows_told([Pair(0, 0, [True], [True])], results_of(row(0, 1))),
         "a changed row with a removed run": rows_told([WORSE], results_of([removed(), finished({A: 0.0}, 0, 1)], n=2)),
         "a row that rescoring changed": rows_told(
-            [Pair(0, 0, [False, True], [False, False])], results_of(ran(False, True), n=2), "rescored"
+            [Pair(0, 0, [False, True], [False, False])], results_of(row(0, 0, 1), n=2), "rescored"
         ),
         **{
             f"a command for a folder with {what}": rows_told(
-                [WORSE], replace(results_of(ran(False)), provenance={"run_dir": folder})
+                [WORSE], replace(results_of(row(0, 0)), provenance={"run_dir": folder})
             )
             for what, folder in (("blanks", "../my evals/x-1"), ("a dash", "-runs/x-1"), ("a name", ".osmosis/runs/-x"))
         },

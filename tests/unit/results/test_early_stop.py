@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from pytest_osmosis.results import conclude
 from pytest_osmosis.results.conclude import GateTracker, corrected, why_impossible
 from pytest_osmosis.results.results import runs_for
 from pytest_osmosis.verdicts.comparison import BaselineComparison, Matched, Pair, against_baseline
-from pytest_osmosis.verdicts.gates import Runs, Short, decide, needs_all, short_of, title_of
+from pytest_osmosis.verdicts.gates import decide, needs_all, short_of, title_of
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.unit.made import BROKE, A, B, failed, finished, removed
 
@@ -38,10 +39,6 @@ def record(run: RunId, ending: str) -> RunRecord:
     return failed("agent" if ending == "breaks" else "provider", run.row, run.index)
 
 
-def state_of(rules: Sequence[GateRule], records: Sequence[RunRecord]) -> list[str]:
-    return [decide(rule, runs_for(rule, records, JUDGING)).state for rule in rules]
-
-
 def gate(minimums: st.SearchStrategy[float]) -> st.SearchStrategy[GateRule]:
     kinds: list[Any] = [("pass_rate", None), ("pass_at", 1), ("pass_at", 2), ("pass_hat", 2)]
     functions = st.sampled_from([None, A, B])
@@ -58,9 +55,7 @@ MINIMUMS = st.sampled_from([0.0, 0.2, 0.25, 1 / 3, 0.4, 0.5, 0.6, 2 / 3, 0.7, 0.
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(gate(MINIMUMS), min_size=1, max_size=2), st.data())
-def test_gates_are_decided_as_soon_as_every_completion_gives_the_same_verdicts(
-    rules: list[GateRule], data: st.DataObject
-) -> None:
+def test_gates_are_decided_as_soon_as_every_completion_gives_the_same_verdicts(rules: Any, data: st.DataObject) -> None:
     shares = all(rule.k is None for rule in rules)  # only then may runs be taken out
     possible = ("passes", "fails", "outage", *(["removed"] if shares else []))
     endings = (*ENDINGS, *possible[3:])
@@ -76,35 +71,25 @@ def test_gates_are_decided_as_soon_as_every_completion_gives_the_same_verdicts(
         assert (reason is not None) == certain(rules, done, order[n_done:], possible)
 
 
-def certain(
-    rules: Sequence[GateRule], done: Sequence[RunRecord], left: Sequence[RunId], endings: Sequence[str]
-) -> bool:
+def certain(rules: Sequence[GateRule], done: Sequence[RunRecord], left: Sequence[RunId], endings: Any) -> bool:
     """Return True if the gates have the same verdicts however the remaining runs end."""
-    ways = itertools.product(endings, repeat=len(left))
-    states = {tuple(state_of(rules, [*done, *map(record, left, way)])) for way in ways}
+    states = set()
+    for way in itertools.product(endings, repeat=len(left)):
+        records = [*done, *map(record, left, way)]
+        states.add(tuple(decide(rule, runs_for(rule, records, JUDGING)).state for rule in rules))
     return len(states) == 1 and "not measured" not in next(iter(states))
 
 
 def test_the_reason_names_every_gate_with_its_verdict() -> None:
-    rules = [GateRule("pass_rate", 0.5), GateRule("pass_rate", 0.6, function=B)]
     order = [RunId(row, 0) for row in range(10)]
-    stop = GateTracker(rules, order)
+    stop = GateTracker([GateRule("pass_rate", 0.5), GateRule("pass_rate", 0.6, function=B)], order)
 
-    reasons = [stop.done(record(run, "passes"), JUDGING) for run in order[:5]]
-
-    assert reasons[:4] == [None] * 4
-    assert reasons[4] == (
-        "gate pass_rate >= 0.5 holds and gate rewards:b pass_rate >= 0.6 fails whatever the other runs give"
-    )
+    reason = "gate pass_rate >= 0.5 holds and gate rewards:b pass_rate >= 0.6 fails whatever the other runs give"
+    assert [stop.done(record(run, "passes"), JUDGING) for run in order[:5]] == [*[None] * 4, reason]
 
 
 def test_a_large_eval_computes_its_bounds_only_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[GateRule] = []
-
-    def counted(rule: GateRule, runs: Runs) -> Short:
-        calls.append(rule)
-        return short_of(rule, runs)
-
+    counted = Mock(side_effect=short_of)
     monkeypatch.setattr(conclude, "short_of", counted)
     order = [RunId(row, run) for row in range(1000) for run in range(2)]
     stop = GateTracker([GateRule("pass_rate", 0.5), GateRule("pass_at", 0.6, k=2)], order)
@@ -112,7 +97,7 @@ def test_a_large_eval_computes_its_bounds_only_a_few_times(monkeypatch: pytest.M
     for index, run in enumerate(order):
         stop.done(record(run, "passes" if index % 7 < 4 else "fails"), JUDGING)
 
-    assert 2 <= len(calls) < 60
+    assert 2 <= counted.call_count < 60
 
 
 REMOVABLE = "a Grader may remove runs, and rows with them"
@@ -144,18 +129,13 @@ def comparison(n_worse: int) -> BaselineComparison:
 
 
 def test_each_p_is_multiplied_by_the_number_of_comparisons_that_are_not_yet_rejected() -> None:
-    found = comparison(6)
-
-    assert corrected([None, found]) == [None, found]
-
     small, large, unmeasured = comparison(8), comparison(6), against_baseline("base.json", Matched([]))
+    p_values = [each.found.p_value or 0.0 for each in (small, large)]
 
+    assert corrected([None, large]) == [None, large]
     one, nothing, other, empty = corrected([large, None, small, unmeasured])
 
-    assert one is not None
-    assert other is not None
-    assert small.found.p_value is not None
-    assert other.found.p_adjusted == pytest.approx(2 * small.found.p_value)
-    assert one.found.p_adjusted == pytest.approx(large.found.p_value)
-    assert (other.found.evals_compared, one.found.evals_compared) == (2, 2)
+    found = [each.found for each in (other, one) if each]
+    assert [each.p_adjusted for each in found] == pytest.approx([2 * p_values[0], p_values[1]])
+    assert [each.evals_compared for each in found] == [2, 2]
     assert (nothing, empty) == (None, unmeasured)

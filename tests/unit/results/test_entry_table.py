@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
@@ -28,8 +30,7 @@ def scored(scores: Sequence[float], first: int = 0) -> list[RunRecord]:
     return [finished({A: score}, row) for row, score in enumerate(scores, first)]
 
 
-def table_of(entries: Mapping[str, Results]) -> EntryTable:
-    return entry_table("x.toml", entries)
+table_of = partial(entry_table, "x.toml")
 
 
 def difference(table: EntryTable, name: str) -> EntryDifference:
@@ -51,8 +52,7 @@ def test_each_entry_is_compared_with_the_first_row_by_row_and_p_is_corrected_tog
     paired = [compare([1.0] * 20, [1.0, 0.0] * 10), compare([1.0, 0.0] * 9 + [0.0, 1.0], [1.0, 0.0] * 10)]
     assert (table.first, table.compared) == ("a", 2)
     assert [entry.name for entry in table.entries] == ["a", "b", "c"]
-    for name, expected in zip("bc", paired, strict=True):
-        found = difference(table, name)
+    for found, expected in zip(table.differences, paired, strict=True):
         assert (found.paired, found.rows, found.first_rows, found.left_out) == (True, 20, 20, 0)
         assert (found.difference, found.interval, found.p_value) == (expected.difference, expected.interval, expected.p)
         assert (found.better, found.worse, found.test) == (expected.better, expected.worse, expected.test)
@@ -61,13 +61,15 @@ def test_each_entry_is_compared_with_the_first_row_by_row_and_p_is_corrected_tog
     assert [found.meaning for found in table_of({"b": BETTER, "a": FIRST}).differences] == ["worse"]
 
 
-def test_entries_with_other_rows_are_compared_unpaired_and_figures_are_each_ones_own() -> None:
-    table = table_of({"a": FIRST, "b": OTHERS})
+def test_entries_with_other_rows_are_compared_unpaired() -> None:
+    found = difference(table_of({"a": FIRST, "b": OTHERS}), "b")
 
-    found, expected = difference(table, "b"), compare_unpaired([1.0] * 20, [1.0, 0.0] * 10)
+    expected = compare_unpaired([1.0] * 20, [1.0, 0.0] * 10)
     assert not found.paired
     assert (found.rows, found.first_rows, found.p_value, found.interval) == (20, 20, expected.p, expected.interval)
 
+
+def test_figures_are_those_of_each_entry() -> None:
     several = results_of([finished({A: 1.0, B: 0.5}, row) for row in range(3)], scorers=[A, B])
 
     first, second = table_of({"a": FIRST, "b": several}).entries
@@ -105,15 +107,9 @@ NOTHING = results_of([failed("provider", row) for row in range(20)], stopped="th
 
 
 def test_entries_that_cannot_be_compared_say_why_and_none_is_with_a_first_one_that_was_not_measured() -> None:
-    entries = {
-        "a": FIRST,
-        "unmeasured": NOTHING,
-        "part": replace(BETTER, partial=True),
-        "decided": replace(BETTER, stop_reason="decided", stopped="a gate fails"),
-        "b": BETTER,
-    }
+    part, decided = replace(BETTER, partial=True), replace(BETTER, stop_reason="decided", stopped="a gate fails")
 
-    table = table_of(entries)
+    table = table_of({"a": FIRST, "unmeasured": NOTHING, "part": part, "decided": decided, "b": BETTER})
 
     assert {entry.name: entry.reason for entry in table.entries} == {
         "a": None,
@@ -138,9 +134,7 @@ def test_entries_that_cannot_be_compared_say_why_and_none_is_with_a_first_one_th
 @pytest.mark.parametrize(
     ("n_rows", "n_others", "least"), [(5, 1, 0.0625), (6, 1, None), (1, 1, 1.0), (6, 2, 2 * 2**-5)]
 )
-def test_few_rows_cannot_show_a_difference_and_more_comparisons_need_more(
-    n_rows: int, n_others: int, least: float | None
-) -> None:
+def test_few_rows_show_no_difference_and_more_comparisons_need_more(n_rows: int, n_others: int, least: Any) -> None:
     others = {str(n): results_of(scored([1.0] * n_rows)) for n in range(n_others)}
 
     assert table_of({"a": FIRST, **others}).least_p == least

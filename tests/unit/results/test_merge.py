@@ -42,40 +42,28 @@ PRICE = price_from(TokenPrices(1.0, 2.0, 1.0, 1.0), "the config")
 
 
 def record_strategy(row: int, index: int, model: ModelTag) -> st.SearchStrategy[RunRecord]:
-    score = st.sampled_from([0.0, 0.25, 1.0])
-    usage = st.sampled_from([None, {"input_tokens": 11, "output_tokens": 7}, {"input_tokens": 5}])
-    answer = st.sampled_from([None, "0" * 16, "1" * 16])
-    notes = st.sampled_from([NO_NOTES, NO_NOTES.add({"metrics": {A: {"length": 3.0}}, "reasons": {A: "it looked"}})])
-    judges = st.sampled_from([(), (JudgeUse("demo/judge", None, 1, 0, 0, (("input_tokens", 3),)),)])
-    broke = st.sampled_from(["ValueError: a; b: c", "b: no"])
-    boundary = st.sampled_from(["reward", "provider"])
-    error = st.builds(lambda message, boundary: RewardError(message, boundary=boundary), broke, boundary)
+    of = st.sampled_from
+    notes = of([NO_NOTES, NO_NOTES.add({"metrics": {A: {"length": 3.0}}, "reasons": {A: "it looked"}})])
+    fields = {
+        "usage": of([None, {"input_tokens": 11, "output_tokens": 7}, {"input_tokens": 5}]),
+        "answer": of([None, "0" * 16, "1" * 16]),
+        "notes": notes,
+        "judge_uses": of([(), (JudgeUse("demo/judge", None, 1, 0, 0, (("input_tokens", 3),)),)]),
+        "attempt": st.integers(1, 2),
+        "repeated": st.booleans(),
+        "finish_reason": of(["length", None]),
+    }
+    score, text = of([0.0, 0.25, 1.0]), of(["503 from server 1", "503 from server 2", "no answer"])
+    error = st.builds(RewardError, of(["ValueError: a; b: c", "b: no"]), boundary=of(["reward", "provider"]))
+    boundary = of(["provider", "host", "model", "agent", "timeout"])
+    place = {"row": st.just(row), "run": st.just(index)}
     return st.one_of(
-        st.builds(
-            lambda a, b, usage, answer, notes, judges, attempt: finished(
-                {A: a, B: b},
-                row,
-                index,
-                usage=usage,
-                answer=answer,
-                notes=notes,
-                judge_uses=judges,
-                attempt=attempt,
-                repeated=attempt > 1,
-                finish_reason="length",
-            ),
-            *(score, score, usage, answer, notes, judges, st.integers(1, 2)),
-        ),
-        st.builds(lambda a, failure: finished({A: a}, row, index, errors={B: failure}), score, error),
-        st.builds(lambda one, two: finished({}, row, index, errors={A: one, B: two}), error, error),
-        st.builds(
-            lambda boundary, text: failed(boundary, row, index, error=text),
-            st.sampled_from(["provider", "host", "model", "agent", "timeout"]),
-            st.sampled_from(["503 from server 1", "503 from server 2", "no answer"]),
-        ),
-        st.just(removed(row, index)),
-        st.just(pending(row, index, "stopped")),
-        st.builds(lambda notes: rolled(row, index, retries=2, attempt=2, repeated=True, notes=notes), notes),
+        st.builds(finished, st.fixed_dictionaries({A: score, B: score}), **place, **fields),
+        st.builds(finished, st.fixed_dictionaries({A: score}), **place, errors=st.fixed_dictionaries({B: error})),
+        st.builds(finished, st.just({}), **place, errors=st.fixed_dictionaries({A: error, B: error})),
+        st.builds(failed, boundary, **place, error=text),
+        of([removed(row, index), pending(row, index, "stopped")]),
+        st.builds(rolled, **place, retries=st.just(2), attempt=st.just(2), repeated=st.just(True), notes=notes),
     ).map(lambda record: record._replace(run=RunId(row, index, model)))
 
 
@@ -115,26 +103,15 @@ def shard_of(whole: Results, rules: Rules, shard: Shard, **changes: Any) -> Resu
     made = results.of_records(
         whole.description, whole.pass_rule, [*own, *others], {ModelTag.PRIMARY: whole.price}, name
     )
-    facts = ShardFacts(
-        index=shard.index,
-        of=shard.of,
-        rows=len(rows),
-        planned_rows=len({record.run.row for record in whole.records}),
-        planned_runs=len(whole.records),
-        whole=True,
-        missing=None,
-        decides=rules.decide,
-        max_errors=1.0,
-        max_errors_is_share=True,
-    )
+    planned = {"planned_rows": len({record.run.row for record in whole.records}), "planned_runs": len(whole.records)}
+    errors = {"max_errors": 1.0, "max_errors_is_share": True}
+    facts: dict[str, Any] = {**planned, **errors, "whole": True, "missing": None, "decides": rules.decide}
     return replace(
         whole,
         records=own,
-        by_function=made.by_function,
-        overall=made.overall,
-        baseline=made.baseline,
+        **{name: getattr(made, name) for name in ("by_function", "overall", "baseline")},
         partial=True,
-        shard=replace(facts, **changes),
+        shard=ShardFacts(index=shard.index, of=shard.of, rows=len(rows), **{**facts, **changes}),
         verdicts=[Verdict(title_of(rule), "partial", "merge decides", rule=rule) for rule in rules.gates],
         row_digests={row: whole.row_digests[row] for row in rows},
     )
@@ -161,10 +138,6 @@ def write(folder: Path, shards: Sequence[Results]) -> list[Path]:
     return paths
 
 
-def written(folder: Path, whole: Results, rules: Rules, of: int, **changes: Any) -> list[Path]:
-    return write(folder, shards_of(whole, rules, of, **changes))
-
-
 def merged_of(folder: Path, shards: Sequence[Results]) -> MergedEval:
     (merged,) = merge(write(folder, shards))
     return merged
@@ -184,7 +157,7 @@ def test_merged_shards_equal_the_whole(tmp_path_factory: pytest.TempPathFactory,
     measured, rules, of = made
     whole = concluded(measured, rules)
 
-    (merged,) = merge(written(tmp_path_factory.mktemp("shards"), measured, rules, of)[::-1])
+    merged = merged_of(tmp_path_factory.mktemp("shards"), shards_of(measured, rules, of)[::-1])
 
     assert plain(merged.results) == plain(whole)
     assert merged.status == MergedEval(whole, (), rules.decide).status
@@ -225,7 +198,7 @@ def test_a_missing_shard_or_a_part_of_one_leaves_a_part_without_verdict(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("states", "whole_state"),
+    ("states", "whole"),
     [
         ([(None, None), ("a", True)], (None, True)),
         ([("a", False), ("a", None)], ("a", None)),
@@ -233,16 +206,13 @@ def test_a_missing_shard_or_a_part_of_one_leaves_a_part_without_verdict(tmp_path
         ([("a", False), ("b", True)], (None, True)),
     ],
 )
-def test_code_is_that_of_a_commit_if_all_shards_ran_it(tmp_path: Path, states: Any, whole_state: Any) -> None:
-    shards = [
-        told(shard, git_commit=commit and 40 * commit, git_dirty=dirty)
-        for shard, (commit, dirty) in zip(shards_of(an_eval(), GATED, 2), states, strict=True)
-    ]
+def test_code_is_that_of_a_commit_if_all_shards_ran_it(tmp_path: Path, states: Any, whole: Any) -> None:
+    shards = shards_of(an_eval(), GATED, 2)
+    of_code = [told(shard, git_commit=each[0], git_dirty=each[1]) for shard, each in zip(shards, states, strict=True)]
 
-    provenance = merged_of(tmp_path, shards).results.provenance
+    provenance = merged_of(tmp_path, of_code).results.provenance
 
-    commit, dirty = whole_state
-    assert (provenance["git_commit"], provenance["git_dirty"]) == (commit and 40 * commit, dirty)
+    assert (provenance["git_commit"], provenance["git_dirty"]) == whole
 
 
 def test_too_many_errors_over_all_shards_are_not_measured_and_a_share_is_one_of_all_rows(tmp_path: Path) -> None:
@@ -269,29 +239,21 @@ def test_too_many_errors_over_all_shards_are_not_measured_and_a_share_is_one_of_
 
 @pytest.mark.parametrize("rules", [Rules(), EASY])
 def test_a_shard_whose_replay_asked_something_else_fails_the_whole(tmp_path: Path, rules: Rules) -> None:
-    shards = [
-        replace(shard, cassette=CassetteUse("replay", "x.cassette.jsonl", unrecorded=unrecorded))
-        for shard, unrecorded in zip(
-            shards_of(an_eval(failed("provider", 0)), rules, 3), ({"provider": 1}, {}, {}), strict=True
-        )
-    ]
+    replayed = CassetteUse("replay", "x.cassette.jsonl")
+    first, *others = [replace(each, cassette=replayed) for each in shards_of(an_eval(failed("provider", 0)), rules, 3)]
+    first = replace(first, cassette=replace(replayed, unrecorded={"provider": 1}))
 
-    assert merged_of(tmp_path, shards).status == 1
+    assert merged_of(tmp_path, [first, *others]).status == 1
 
 
 @pytest.mark.parametrize(("of_shards", "digest"), [("a", "a"), ("aa", "a"), ("ab", None)])
-def test_a_cassette_has_a_digest_if_it_is_that_of_all_shards(
-    tmp_path: Path, of_shards: str, digest: str | None
-) -> None:
-    shards = [
-        replace(shard, cassette=CassetteUse("replay", "x.cassette.jsonl", 64 * letter, requests=2))
-        for letter, shard in zip(of_shards, shards_of(an_eval(), GATED, 3), strict=False)
-    ]
+def test_a_cassette_has_a_digest_if_it_is_that_of_all_shards(tmp_path: Path, of_shards: str, digest: Any) -> None:
+    used = [CassetteUse("replay", "x.cassette.jsonl", letter, requests=2) for letter in of_shards]
+    shards = [replace(each, cassette=one) for one, each in zip(used, shards_of(an_eval(), GATED, 3), strict=False)]
 
-    used = merged_of(tmp_path, shards).results.cassette
+    merged = merged_of(tmp_path, shards).results.cassette
 
-    requests = 2 * len(shards)
-    assert used == CassetteUse("replay", "x.cassette.jsonl", digest and 64 * digest, requests)
+    assert merged == CassetteUse("replay", "x.cassette.jsonl", digest, 2 * len(shards))
 
 
 def test_a_stopped_shard_is_named_and_its_missing_runs_leave_the_gate_undecided(tmp_path: Path) -> None:
@@ -372,27 +334,18 @@ def test_a_shard_selects_all_its_rows_unless_runs_were_left_out(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("took_ms", "longest_ms"), [((None, 0.5), 0.5), ((9.0, 5.0), 9.0)])
-def test_merged_entries_took_as_long_as_those_of_the_longest_shard(
-    tmp_path: Path, took_ms: Any, longest_ms: float
-) -> None:
+def test_merged_entries_took_as_long_as_the_longest_shard(tmp_path: Path, took_ms: Any, longest_ms: float) -> None:
     x = an_eval()
-    y = replace(x, description=replace(x.description, name="y"))
-    tables = [entry_table("x.toml", {"x": x, "y": y}, each) for each in took_ms]
-    shards = [
-        replace(shard, among=table)
-        for each in (x, y)
-        for shard, table in zip(shards_of(each, Rules(), 2), tables, strict=True)
-    ]
+    entries = {"x": x, "y": replace(x, description=replace(x.description, name="y"))}
+    tables = [entry_table("x.toml", entries, each) for each in took_ms]
+    pairs = [zip(shards_of(each, Rules(), 2), tables, strict=True) for each in entries.values()]
 
-    merged = merge(write(tmp_path, shards))
+    merged = merge(write(tmp_path, [replace(shard, among=table) for pair in pairs for shard, table in pair]))
 
     assert [each.results.among and each.results.among.duration_ms for each in merged] == [longest_ms] * 2
 
 
 def test_what_shards_lost_is_kept(tmp_path: Path) -> None:
-    first, second = shards_of(an_eval(), GATED, 2)
-    first, second = told(first, lost_in_flight=2), told(second, lost_in_flight=3)
+    shards = [told(shard, lost_in_flight=n) for n, shard in enumerate(shards_of(an_eval(), GATED, 2), 2)]
 
-    provenance = merged_of(tmp_path, [first, second]).results.provenance
-
-    assert provenance["lost_in_flight"] == 5
+    assert merged_of(tmp_path, shards).results.provenance["lost_in_flight"] == 5

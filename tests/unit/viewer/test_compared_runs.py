@@ -17,9 +17,7 @@ from pytest_osmosis.results.entry_table import entry_table
 from tests.unit.made import CONFIG, A, B, finished, published, results_of
 
 
-def test_results_files_of_one_eval_are_told_apart_by_their_paths(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_files_of_one_eval_are_told_apart_by_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     entries = {}
     for name, scores in (("a.json", [1.0, 0.0] * 10), ("b.json", [1.0] * 20)):

@@ -83,7 +83,6 @@ def pieces(data: bytes) -> Iterator[bytes]:
     while at < len(data):
         yield data[at : at + size]
         at, size = at + size, size * 5 % 977
-    return
 
 
 @pytest.fixture
@@ -147,10 +146,7 @@ def test_a_run_is_in_flight_from_its_start_to_its_last_score_unless_a_killed_ses
         begun.append(in_flight(index))
 
     assert begun == [[], [0, 1], [0, 1], [0, 1], [0]]
-
-    resumed_index = indexed(journal, began(), loaded(), rows(), start(0), began(resumed=True), start(1))
-
-    assert in_flight(resumed_index) == [1]
+    assert in_flight(indexed(journal, began(), loaded(), rows(), start(0), began(resumed=True), start(1))) == [1]
 
 
 def test_prompts_are_excerpts_in_one_line_and_turns_are_counted_without_the_prompt(journal: Path) -> None:
@@ -177,27 +173,26 @@ def test_a_damaged_line_is_an_error_each_time_and_what_was_before_it_stays(journ
         assert list(index.found.ledger.records) == [RunId(0, 0)]
 
 
-def test_conversations_are_read_from_a_journal_that_has_grown_and_of_a_line_that_replaces_a_torn_one(
-    journal: Path,
-) -> None:
+def rollout_of(index: JournalIndex, row: int) -> Any:
+    return json.loads(index.conversation(RunId(row, 0)) or b"")["rollout"]
+
+
+def test_conversations_are_read_from_a_journal_that_has_grown(journal: Path) -> None:
     index = indexed(journal, began(), loaded(), rollout(0))
-    first = index.conversation(RunId(0, 0))
     with journal.open("ab") as file:
         file.write(encode(rollout(1)))
     index.read()
-    assert json.loads(index.conversation(RunId(1, 0)) or b"")["rollout"] == rollout(1)
-    assert index.conversation(RunId(0, 0)) == first
+    assert [rollout_of(index, row) for row in range(2)] == [rollout(0), rollout(1)]
 
+
+def test_a_conversation_is_read_of_a_line_that_replaces_a_torn_one(journal: Path) -> None:
     whole = b"".join(map(encode, (began(), loaded(), rollout(0))))
     journal.write_bytes(whole + encode(rollout(1))[:99])
-    after = JournalIndex(journal)
-    after.read()
-    with journal.open("r+b") as torn:
-        torn.truncate(len(whole))
-        torn.seek(len(whole))
-        torn.write(encode(rollout(2, text="other")))
-    after.read()
-    assert json.loads(after.conversation(RunId(2, 0)) or b"")["rollout"] == rollout(2, text="other")
+    index = JournalIndex(journal)
+    index.read()
+    journal.write_bytes(whole + encode(rollout(2, text="other")))
+    index.read()
+    assert rollout_of(index, 2) == rollout(2, text="other")
 
 
 @pytest.mark.parametrize("content", [b"", b"{}\n" * 9, b" " * 10_000, b"\n".join([b"x" * 30] * 99)])
@@ -211,10 +206,8 @@ def test_a_journal_that_is_changed_in_place_has_no_conversation(journal: Path, c
 
 
 def test_a_conversation_of_which_a_byte_was_changed_is_not_shown(journal: Path) -> None:
-    lines = b"".join(map(encode, (began(), loaded(), rollout(0), score(0, a=1.0, b=1.0))))
-    journal.write_bytes(lines)
-    index = JournalIndex(journal)
-    index.read()
+    index = indexed(journal, began(), loaded(), rollout(0), score(0, a=1.0, b=1.0))
+    lines = journal.read_bytes()
     assert b'"crc"' not in (index.conversation(RunId(0, 0)) or b"")
     for old, new in ((b'"content":"42"', b'"content":"43"'), (b'{"rewards:a":1.0', b'{"rewards:a":0.0')):
         journal.write_bytes(lines.replace(old, new))

@@ -7,17 +7,19 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from benchmarks.viewer_runs import RunInProgress, SyntheticRun, write_run
 from pytest_osmosis.addons.viewer.open_run import OpenRun, is_seen
-from pytest_osmosis.addons.viewer.run_entry import RunEntry, run_entry
+from pytest_osmosis.addons.viewer.run_entry import run_entry
 from pytest_osmosis.addons.viewer.run_list import RunList
 from pytest_osmosis.addons.viewer.server import Dashboard, NoPageError
-from pytest_osmosis.addons.viewer.shapes import RunPage, encoded
+from pytest_osmosis.addons.viewer.shapes import encoded
 from pytest_osmosis.errors import JournalError, ResultsError
 from pytest_osmosis.formats import codec
 from pytest_osmosis.record.journal import encode, replay
@@ -27,7 +29,6 @@ from tests.unit.made import MANIFEST, A, finished, published, results_of
 from tests.unit.record.test_run_lock import HOLD
 
 RUN = SyntheticRun("support-live", rows=4, n=2)
-SMALL = SyntheticRun("small", rows=6, n=2, seed=1)
 
 
 @pytest.fixture
@@ -47,63 +48,61 @@ def page_of(live: OpenRun) -> Any:
     return json.loads(live.json())
 
 
-def outcomes(page: Any) -> list[str]:
-    return [page["head"]["outcomes"][each] for each in page["runs"]["outcome"]]
+def counted(page: Any) -> Counter[str]:
+    return Counter(page["head"]["outcomes"][each] for each in page["runs"]["outcome"])
 
 
-def test_a_page_follows_its_eval_run_to_the_end_and_is_not_made_again_if_nothing_changed(
-    going_on: RunInProgress,
-) -> None:
+def place(page: Any) -> Any:
+    """Return what never changes: rows, and which run is where."""
+    return page["rows"], [page["runs"][key] for key in ("row", "run", "model")]
+
+
+def test_a_page_follows_its_eval_run_to_the_end_and_its_runs_keep_their_places(going_on: RunInProgress) -> None:
     live = OpenRun(going_on.directory)
-    page = page_of(live)
-    assert (page["head"]["row"]["status"], set(outcomes(page))) == ("running", {"pending"})
-    made = live.json()
-    assert live.json() is made
-    going_on.append(12)
-    assert live.json() is not made
-    assert {"running"} < set(outcomes(page_of(live)))
+    first = page_of(live)
+    assert live.json() is live.json(), "nothing had changed"
+    going_on.append(10)  # 8 starts, the first rollout and its first score
+    second = page_of(live)
     going_on.append()
+    whole_journal = page_of(live)
     going_on.finish()
-    page = page_of(live)
-    assert page["head"]["row"]["status"] == "finished"
-    assert page == page_of(OpenRun(going_on.directory))
+    last = page_of(live)
+
+    rows = [page["head"]["row"] for page in (first, second, whole_journal, last)]
+    assert [row["status"] for row in rows] == ["running"] * 3 + ["finished"]
+    assert (counted(first), counted(second)["running"]) == ({"pending": 8}, 8)
+    assert (rows[1]["ended"], rows[1]["selected"], rows[2]["pass_rate"]) == (0, 8, None)
+    assert rows[3]["passed"] == counted(last)["passed"] > 0
+    assert place(first) == place(second) == place(whole_journal) == place(last)
+    assert whole_journal["runs"] == last["runs"]
+    assert all(first["rows"]["prompt"]), "the dataset has the prompts of rows that nobody asked yet"
+    assert last == page_of(OpenRun(going_on.directory))
 
 
-def test_a_page_that_took_long_stays_as_it_is_for_a_while(
-    going_on: RunInProgress, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    now, cpu_s = 1000.0, 0.0
-    monkeypatch.setattr("pytest_osmosis.addons.viewer.open_run.RESTS", 4)
-    monkeypatch.setattr("pytest_osmosis.addons.viewer.open_run.monotonic", lambda: now)
-    monkeypatch.setattr("pytest_osmosis.addons.viewer.open_run.thread_time", lambda: cpu_s)
-    made = OpenRun.page
-
-    def slowly(run: OpenRun) -> RunPage:
-        nonlocal cpu_s
-        cpu_s += 2.0
-        return made(run)
-
-    monkeypatch.setattr(OpenRun, "page", slowly)
+def test_a_page_that_took_long_stays_for_a_while(going_on: RunInProgress, monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu_s, clock = count(step=2.0), Mock(return_value=1000.0)
+    for name, value in {"RESTS": 4, "monotonic": clock, "thread_time": lambda: next(cpu_s)}.items():
+        monkeypatch.setattr(f"pytest_osmosis.addons.viewer.open_run.{name}", value)
     live = OpenRun(going_on.directory)
     first = live.json()
     going_on.append(12)
-    now = 1007.5
+    clock.return_value = 1007.5
     assert live.json() is first
-    now = 1008.0
+    clock.return_value = 1008.0
     assert live.json() != first
 
 
 def test_what_cannot_be_read_is_an_error_until_it_can(going_on: RunInProgress) -> None:
-    live = OpenRun(going_on.directory)
+    live, journal = OpenRun(going_on.directory), going_on.directory.journal
     live.json()
     going_on.append(9)
-    whole = going_on.directory.journal.read_bytes()
+    whole = journal.read_bytes()
     going_on.journal.append(b"{}\n")
     for _ in range(2):
         with pytest.raises(JournalError, match="not a journal line"):
             live.json()
-    going_on.directory.journal.write_bytes(whole)
-    assert "running" in outcomes(page_of(live))
+    journal.write_bytes(whole)
+    assert counted(page_of(live))["running"]
 
 
 def test_another_eval_run_in_the_same_folder_is_asked_for_as_a_whole(tmp_path: Path) -> None:
@@ -127,16 +126,12 @@ def test_a_search_goes_on_where_the_last_request_ended(tmp_path: Path, monkeypat
     dashboard = Dashboard(tmp_path)
     page = json.loads(dashboard.run(RUN.name))
     conversations = [json.loads(dashboard.conversation(RUN.name, at)) for at in range(8)]
-    text = conversations[5]["rollout"]["messages"][-1]["content"][:40]
-    found: list[int] = []
-    hits: Any = {"searched": 0, "is_whole": False}
-    n_requests = 0
-    while not hits["is_whole"]:
-        hits = json.loads(dashboard.search(RUN.name, text.upper(), hits["searched"]))
-        found += hits["at"]
-        n_requests += 1
-    assert 5 in found
-    assert (hits["searched"], n_requests) == (8, 8)
+    text = conversations[5]["rollout"]["messages"][-1]["content"][:40].upper()
+    hits: list[Any] = [{"searched": 0, "is_whole": False, "at": []}]
+    while not hits[-1]["is_whole"]:
+        hits.append(json.loads(dashboard.search(RUN.name, text, hits[-1]["searched"])))
+    assert 5 in [at for each in hits for at in each["at"]]
+    assert [each["searched"] for each in hits] == list(range(9))
     assert all(conversations[at]["rollout"]["row"] == page["rows"]["index"][page["runs"]["row"][at]] for at in range(8))
 
 
@@ -158,58 +153,14 @@ def test_only_a_name_in_the_folder_is_an_eval_run(tmp_path: Path, name: str) -> 
         Dashboard(tmp_path).run(name)
 
 
-# -- eval runs that are opened without a dashboard ------------------------------------------------------------
-
-
-@pytest.fixture
-def progress(tmp_path: Path) -> Iterator[RunInProgress]:
-    run = RunInProgress(tmp_path, SMALL)
-    yield run
-    run.journal.close()
-
-
 def opened(directory: RunDirectory) -> OpenRun:
     run = OpenRun(directory)
     run.read()
     return run
 
 
-def counted(page: RunPage) -> Counter[str]:
-    names = page["head"]["outcomes"]
-    return Counter(names[each] for each in page["runs"]["outcome"])
-
-
-def place(page: RunPage) -> Any:
-    """Return what never changes: rows, and which run is where."""
-    return page["rows"], [page["runs"][key] for key in ("row", "run", "model")]
-
-
-def test_a_running_eval_run_has_all_planned_runs_and_keeps_their_places(progress: RunInProgress) -> None:
-    run = opened(progress.directory)
-    first = run.page()
-    progress.append(14)  # 12 starts, the first rollout and its first score
-    run.read()
-    second = run.page()
-    progress.append()
-    run.read()
-    last_of_journal = run.page()
-    progress.finish()
-    run.read()
-    last = run.page()
-
-    assert (first["head"]["row"].status, counted(first)) == ("running", {"pending": 12})
-    assert (second["head"]["row"].status, counted(second)["running"]) == ("running", 12)
-    assert (second["head"]["row"].ended, second["head"]["row"].selected) == (0, 12)
-    assert last_of_journal["head"]["row"].pass_rate is None
-    assert last["head"]["row"].status == "finished"
-    assert last["head"]["row"].passed == counted(last)["passed"] > 0
-    assert place(first) == place(second) == place(last_of_journal) == place(last)
-    assert last_of_journal["runs"] == last["runs"]
-    assert all(first["rows"]["prompt"]), "the dataset has the prompts of rows that nobody asked yet"
-
-
 def test_a_run_that_its_grader_removed_is_in_no_rate(tmp_path: Path) -> None:
-    directory = write_run(tmp_path, SMALL)
+    directory = write_run(tmp_path, RUN)
     events = [dict(event) for event in replay(directory.journal)]
     score = next(event for event in events if event["ev"] == "score" and event["scores"])
     score |= {"removed": True, "name": "rewards:correct", "scores": {}}
@@ -225,22 +176,22 @@ def test_a_run_that_its_grader_removed_is_in_no_rate(tmp_path: Path) -> None:
     conversation = run.conversation(at)
     assert conversation is not None
     assert any(each.get("removed") for each in json.loads(conversation)["scores"])
-    assert page["head"]["row"].counted == 11
+    assert page["head"]["row"].counted == 7
 
 
 def test_facts_of_a_damaged_journal_do_not_fill_the_memory(tmp_path: Path) -> None:
-    directory = write_run(tmp_path, SMALL, until=20)
+    directory = write_run(tmp_path, RUN, until=14)
     events = [dict(event) for event in replay(directory.journal)]
     events[1]["result_facts"] |= {"selected": [["primary", 0, 0, 10**15]]}
     directory.journal.write_bytes(b"".join(map(encode, events)))
 
-    assert len(opened(directory).runs) == 12
+    assert len(opened(directory).runs) == 8
 
 
 def test_a_command_quotes_the_path_of_a_config_for_a_shell(tmp_path: Path) -> None:
     folder = tmp_path / "it's here"
     folder.mkdir()
-    rerun = opened(write_run(folder, SMALL)).page()["head"]["rerun"]
+    rerun = opened(write_run(folder, RUN)).page()["head"]["rerun"]
 
     assert rerun is not None
     assert rerun[0].endswith("it'\"'\"'s here/configs/eval/support.toml::support[")
@@ -248,7 +199,7 @@ def test_a_command_quotes_the_path_of_a_config_for_a_shell(tmp_path: Path) -> No
 
 
 def test_pages_are_strict_json_without_conversations_and_damaged_results_are_named(tmp_path: Path) -> None:
-    directory = write_run(tmp_path, SMALL)
+    directory = write_run(tmp_path, RUN)
     text = encoded(opened(directory).page()).decode()
     assert "You answer questions of customers" not in text, "the system prompt"
 
@@ -260,10 +211,11 @@ def test_pages_are_strict_json_without_conversations_and_damaged_results_are_nam
 LOADED = {"ev": "loaded", "scorers": [A], "digests": {A: "0"}}
 
 
-def store(home: Path, name: str, results: Mapping[str, Any], **manifest: Any) -> Path:
-    folder = home / name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "manifest.json").write_text(json.dumps({**MANIFEST, **manifest}))
+def store(home: Path, name: str, results: Mapping[str, Any]) -> Path:
+    """Store an eval run of this entry."""
+    folder = home / f"{name}-20261123T000000Z-aaaaaa"
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text(json.dumps({**MANIFEST, "entry": name}))
     (folder / "journal.jsonl").write_bytes(encode(LOADED))
     (folder / "results.json").write_text(json.dumps(results))
     return folder
@@ -274,15 +226,9 @@ def test_the_table_over_evals_that_ran_together_is_there_once(tmp_path: Path) ->
     records = {name: [finished({A: each}, row) for row, each in enumerate(values)] for name, values in scores.items()}
     table = entry_table("configs/eval/sums.toml", {name: results_of(each) for name, each in records.items()})
     folders = [
-        store(
-            tmp_path,
-            f"{name}-20261123T000000Z-aaaaaa",
-            {**published(records[name]), "comparison": codec.encode(table)},
-            entry=name,
-        )
-        for name in scores
+        store(tmp_path, name, {**published(each), "comparison": codec.encode(table)}) for name, each in records.items()
     ]
-    alone = store(tmp_path, "other-20261123T000000Z-aaaaaa", published(records["sums,t=0"]))
+    alone = store(tmp_path, "other", published(records["sums,t=0"]))
     page = RunList().page("evals", [*reversed(folders), alone])
     assert [run.name.partition("-")[0] for run in page["runs"]] == ["other", "sums,t=0", "sums,t=1"]
     (rows,) = page["tables"]
@@ -295,72 +241,62 @@ def test_the_table_over_evals_that_ran_together_is_there_once(tmp_path: Path) ->
 def test_a_damaged_table_or_interval_leaves_the_eval_run_in_the_list(tmp_path: Path) -> None:
     results = published([finished({A: 1.0}, 0)])
     summary = {**results["summary"], "pass_rate_interval": {"low": "x"}}
-    folder = store(tmp_path, "x-1", {**results, "summary": summary, "comparison": {"entry": 1}}, entry="x")
+    folder = store(tmp_path, "x", {**results, "summary": summary, "comparison": {"entry": 1}})
     page = RunList().page("evals", [folder])
     assert page["tables"] == []
     assert page["runs"][0].status == "unreadable"
     assert "summary.pass_rate_interval.low: must be a number, got 'x'" in (page["runs"][0].problem or "")
 
 
-def test_the_list_follows_an_eval_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = RunInProgress(tmp_path, SyntheticRun("support-live", rows=4, n=2))
+def test_the_list_follows_an_eval_run(going_on: RunInProgress, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = RunList()
-    read: list[Path] = []
-
-    def counted(folder: Path, *rest: Any) -> RunEntry:
-        read.append(folder)
-        return run_entry(folder, *rest)
-
-    monkeypatch.setattr("pytest_osmosis.addons.viewer.run_list.run_entry", counted)
+    read = Mock(side_effect=run_entry)
+    monkeypatch.setattr("pytest_osmosis.addons.viewer.run_list.run_entry", read)
+    journal = going_on.directory.journal
 
     def row() -> tuple[str, int | None, float | None]:
-        found = runs.page("evals", [made.directory.path])["runs"][0]
+        found = runs.page("evals", [going_on.directory.path])["runs"][0]
         return found.status, found.ended, found.pass_rate
 
     assert row() == ("running", 0, None)
-    made.append(9)
+    going_on.append(9)
     assert row() == ("running", 1, None)
-    made.append(12)
-    status, ended, _ = row()
-    assert (status, ended) == ("running", made.directory.journal.read_bytes().count(b'{"ev":"rollout"'))
-    lines = made.directory.journal.read_bytes().splitlines(keepends=True)
-    again = next(line for line in lines if line.startswith(b'{"ev":"rollout"'))
-    made.journal.append(again)
-    assert row()[:2] == ("running", ended), "a run counts once, however often it was rolled out"
-    n_read = len(read)
-    assert row()[:2] == ("running", ended)
-    assert len(read) == n_read, "nothing had changed"
-    made.append()
-    made.finish()
-    status, ended, pass_rate = row()
-    assert (status, ended) == ("finished", 8)
-    assert pass_rate == json.loads(made.directory.results.read_text())["summary"]["pass_rate"]
+    going_on.append(12)
+    ended = journal.read_bytes().count(b'{"ev":"rollout"')
+    assert row() == ("running", ended, None)
+    again = next(line for line in journal.read_bytes().splitlines(keepends=True) if line.startswith(b'{"ev":"rollout"'))
+    going_on.journal.append(again)
+    assert row() == ("running", ended, None), "a run counts once, however often it was rolled out"
+    n_read = read.call_count
+    assert row() == ("running", ended, None)
+    assert read.call_count == n_read, "nothing had changed"
+    going_on.append()
+    going_on.finish()
+    pass_rate = json.loads(going_on.directory.results.read_text())["summary"]["pass_rate"]
+    assert row() == ("finished", 8, pass_rate)
 
 
-def test_a_changed_byte_in_the_journal_of_a_run_without_results_makes_it_unreadable(tmp_path: Path) -> None:
-    made = RunInProgress(tmp_path, SyntheticRun("support-live", rows=4, n=2))
-    made.append(9)
+def test_a_changed_byte_in_the_journal_of_a_run_without_results_makes_it_unreadable(going_on: RunInProgress) -> None:
+    going_on.append(9)
     runs = RunList()
-    assert runs.row(made.directory.path).status == "running"
-    n_lines = made.directory.journal.read_bytes().count(b"\n")
-    made.journal.append(encode({"ev": "rollout", "row": 3, "run": 1, "attempt": 1, "ms": 1}).replace(b"out", b"oat"))
-    row = runs.row(made.directory.path)
-    made.journal.close()
+    assert runs.row(going_on.directory.path).status == "running"
+    n_lines = going_on.directory.journal.read_bytes().count(b"\n")
+    going_on.journal.append(encode({"ev": "rollout", "row": 3, "run": 1, "attempt": 1}).replace(b"out", b"oat"))
+    row = runs.row(going_on.directory.path)
     assert row.status == "unreadable"
     assert f"journal.jsonl:{n_lines + 1}: not a journal line: its checksum (crc)" in (row.problem or "")
 
 
-def test_an_eval_run_has_failed_once_its_process_is_killed_which_changes_no_file(tmp_path: Path) -> None:
-    made = RunInProgress(tmp_path, SyntheticRun("support-live", rows=4, n=2))
-    made.journal.close()
+def test_an_eval_run_has_failed_once_its_process_is_killed_which_changes_no_file(going_on: RunInProgress) -> None:
+    going_on.journal.close()
     runs = RunList()
-    command = [sys.executable, "-c", HOLD, str(made.directory.path)]
+    command = [sys.executable, "-c", HOLD, str(going_on.directory.path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline().startswith("taken")
-        assert runs.row(made.directory.path).status == "pending"
+        assert runs.row(going_on.directory.path).status == "pending"
         process.kill()
-    assert runs.row(made.directory.path).status == "failed"
+    assert runs.row(going_on.directory.path).status == "failed"
 
 
 CALL = {

@@ -37,10 +37,6 @@ def result(id: str, content: object) -> dict[str, object]:
     return {"role": "tool", "tool_call_id": id, "content": content}
 
 
-def laid_out(messages: Sequence[object], most: int | None = None) -> str:
-    return "\n".join(message_lines(messages, Shortener(most)))
-
-
 @pytest.mark.parametrize(
     "messages",
     [
@@ -52,7 +48,7 @@ def laid_out(messages: Sequence[object], most: int | None = None) -> str:
     ids=["no call", "somebody spoke between", "another call", "a call without an id"],
 )
 def test_a_result_without_its_call_keeps_its_place_and_its_id(messages: Sequence[object]) -> None:
-    assert laid_out(messages).endswith("\ntool (a):\n    sun")
+    assert list(message_lines(messages, Shortener()))[-2:] == ["tool (a):", "    sun"]
 
 
 SHOWN: dict[str, Sequence[object]] = {

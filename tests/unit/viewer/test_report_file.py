@@ -41,18 +41,13 @@ def written(path: Path, *runs: ReportedRun, redaction: Redaction | None = None) 
 
 
 def test_every_conversation_is_found_in_its_chunk(tmp_path: Path) -> None:
-    texts = [f"text {at} \u4f60\u597d </script><!-- \x00\u2028" * (1 + at * 100) for at in range(40)]
-    long, short = run_page("long", [0, 1] * 20), run_page("short", [0])
-    report, found = written(
-        tmp_path / "report.html",
-        ReportedRun(long, lambda at: conversation(at, texts[at])),
-        ReportedRun(short, lambda at: conversation(7)),
-    )
+    said = [conversation(at, f"{at} \u4f60\u597d </script><!-- \x00\u2028" * (1 + at * 100)) for at in range(40)]
+    long = ReportedRun(run_page("long", [0, 1] * 20), said.__getitem__)
+    short = ReportedRun(run_page("short", [0]), lambda at: conversation(7))
+    report, found = written(tmp_path / "report.html", long, short)
 
     page = found.run("long")
-    assert [found.conversation(page, at) for at in range(40)] == [
-        json.loads(conversation(at, text)) for at, text in enumerate(texts)
-    ]
+    assert [found.conversation(page, at) for at in range(40)] == list(map(json.loads, said))
     assert found.conversation(found.run("short"), 0) == json.loads(conversation(7))
     chunks = [found.text(id) for id in re.findall(r' id="(chunk-\d+)"', found.html)]
     assert len(chunks) > 3
@@ -139,22 +134,17 @@ def test_a_bundle_that_is_missing_or_of_two_builds_is_refused_with_what_to_do(tm
 
 VIEWER = Path(__file__).resolve().parents[3] / "viewer"
 BUILT_OF = ("package-lock.json", "build.mjs", "tsconfig.json")
-FOLDERS = ("src", "styles")
 MOST_BYTES = 200_000
 NAMES = ("app.js", "app.css")
 
 
 def sources_digest() -> str:
     """The digest of all sources: each path, a NUL, its bytes, a NUL, in the order of paths. build.mjs has the same."""
-    files = [*BUILT_OF, *(path.relative_to(VIEWER).as_posix() for path in _files())]
+    files = [path for folder in ("src", "styles") for path in (VIEWER / folder).rglob("*") if path.is_file()]
     digest = hashlib.sha256()
-    for file in sorted(files):
+    for file in sorted([*BUILT_OF, *(path.relative_to(VIEWER).as_posix() for path in files)]):
         digest.update(b"%s\0%s\0" % (file.encode(), (VIEWER / file).read_bytes()))
     return digest.hexdigest()
-
-
-def _files() -> list[Path]:
-    return [path for folder in FOLDERS for path in (VIEWER / folder).rglob("*") if path.is_file()]
 
 
 def built(name: str) -> str:
