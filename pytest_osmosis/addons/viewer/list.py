@@ -59,16 +59,17 @@ def _cells(entry: RunEntry) -> list[str]:
 
 
 def _passed(entry: RunEntry) -> str:
-    """Return how many runs passed, or how many rollouts ended if that is all that is known."""
+    """Return how many runs passed and how many did not run, or how many rollouts ended if that is all that is known."""
     if entry.counted is None:
         ended, selected = entry.ended, entry.selected
         return "-" if ended is None or selected is None else f"{count(ended)} of {count(selected)} ended"
-    if entry.passed is None:
-        return f"none of {count(entry.counted)} measured" if entry.counted else "-"
-    unmeasured = entry.counted - (entry.measured or 0)
-    return f"{count(entry.passed)} of {count(entry.counted)}" + (
-        f", {count(unmeasured)} not measured" * bool(unmeasured)
-    )
+    numbers = {"not measured": entry.counted - (entry.measured or 0)}
+    if entry.passed is not None:
+        found = [f"{count(entry.passed)} of {count(entry.counted)}"]
+    else:
+        found, numbers = [f"none of {count(entry.counted)} measured"] if entry.counted else [], {}
+    numbers["did not run"] = (entry.selected or 0) - (entry.ended or 0)
+    return ", ".join([*found, *(f"{count(n)} {what}" for what, n in numbers.items() if n > 0)]) or "-"
 
 
 def gates_text(entry: RunEntry) -> str:
