@@ -64,6 +64,11 @@ def test_the_grid_holds_the_rows_in_sight_and_scrolls_to_the_last(pages: Pages, 
     expect(last.locator(".grid-index")).to_have_text(str(N_ROWS - 1))
     assert rows(page).count() < 60
 
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(rows(page)).to_have_count(N_ROWS)
+    page.emulate_media(media="print")
+    assert grid.evaluate("grid => grid.clientHeight >= grid.scrollHeight"), "all rows are on paper"
+
 
 def test_cells_say_what_became_of_runs(pages: Pages, run_report: RunReport) -> None:
     page = pages.open(run_report.address())
