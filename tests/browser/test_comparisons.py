@@ -76,10 +76,7 @@ def focused(page: Page) -> str:
 
 
 def test_the_finding_stands_first_and_chance_is_as_plain_as_a_regression(pages: Pages, made: Made) -> None:
-    for name, compared, word in (
-        ("bad", made.good_bad, "▼ B is worse"),
-        ("again", made.good_again, "≈ May be chance"),
-    ):
+    for name, compared, word in (("bad", made.good_bad, "▼ B is worse"), ("again", made.good_again, "≈ May be chance")):
         page = pages.open(made.address(f"/compare/good/{name}"))
         finding = page.get_by_role("region", name="Finding")
         expect(finding.locator(".finding-word")).to_have_text(word)
