@@ -172,24 +172,20 @@ def history_page(eval_name: str, runs: Sequence[PastRun]) -> HistoryPage:
     """
     ordered = sorted(runs, key=lambda run: (run.row.started_at or "", run.row.name))
     shown = ordered[-MOST_RUNS:]
-    models = dict.fromkeys(map(_model, reversed(shown)))
+    models: dict[str, list[PastRun]] = {}
+    for run in reversed(shown):
+        models.setdefault(run.row.model or "unknown model", []).insert(0, run)
     return HistoryPage(
         eval=eval_name,
-        models=[_model_history(model, [run for run in shown if _model(run) == model]) for model in models],
+        models=[_model_history(model, of_model) for model, of_model in models.items()],
         n_earlier=len(ordered) - len(shown),
     )
 
 
-def _model(run: PastRun) -> str:
-    return run.row.model or "unknown model"
-
-
 def _model_history(model: str, runs: Sequence[PastRun]) -> ModelHistory:
     flipping, n_steady = _flipping(runs)
-    points = [
-        HistoryPoint(row=run.row, plan=run.plan, change=change, problem=run.problem)
-        for run, change in zip(runs, _changes(runs), strict=True)
-    ]
+    found = zip(runs, _changes(runs), strict=True)
+    points = [HistoryPoint(row=run.row, plan=run.plan, change=change, problem=run.problem) for run, change in found]
     return ModelHistory(model=model, points=points, rows=flipping, n_steady=n_steady)
 
 

@@ -41,8 +41,7 @@ SCHEMA_VERSION = 1
 
 def meaning_text(compared: ComparedRuns) -> str:
     """Return the meaning of the difference in some words."""
-    chance = chance_text(compared.paired.difference)
-    texts = {"better": "B is better", "worse": "B is worse", "chance": chance}
+    texts = {"better": "B is better", "worse": "B is worse", "chance": chance_text(compared.paired.difference)}
     return texts.get(compared.meaning or "", "decides nothing")
 
 
@@ -53,10 +52,8 @@ def finding_text(compared: ComparedRuns) -> str:
     test = f"95% interval {interval_text(paired.interval, difference)}, p {p_value(paired.p)}, {paired.test}"
     differs = f"differs by {difference(paired.difference)}" if paired.difference else "is the same"
     rows = better_and_worse(paired.better, paired.worse)
-    begin = meaning_text(compared)
-    return (
-        f"{begin[0].upper()}{begin[1:]}: over {over} that both measured, the pass rate of B {differs} ({test}); {rows}."
-    )
+    meaning = meaning_text(compared).capitalize()
+    return f"{meaning}: over {over} that both measured, the pass rate of B {differs} ({test}); {rows}."
 
 
 def fairness_texts(compared: ComparedRuns) -> list[str]:
