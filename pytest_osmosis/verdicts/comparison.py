@@ -418,7 +418,7 @@ def meaning_text(found: AgainstBaseline, allowed: float) -> str:
     return chance_text(found.difference)
 
 
-def chance_text(difference: float) -> str:
+def chance_text(difference: float | None) -> str:
     """Return what a difference means that no test can tell from chance."""
     return "may be chance" if difference else "no difference"
 
