@@ -39,7 +39,7 @@ function notices() {
 function withShortNames(css, js) {
   const names = [...new Set(css.match(/--[a-z][\w-]*/g))].filter((name) => !js.includes(name)).sort();
   const short = new Map(names.map((name, at) => [name, `--${at.toString(36)}`]));
-  return css.replace(/--[a-z][\w-]*/g, (name) => short.get(name) ?? name);
+  return css.replace(/--[a-z][\w-]*/g, (name) => short.get(name) ?? name).replace(/(--\w+:) /g, "$1");
 }
 
 const made = await build({

@@ -415,7 +415,12 @@ def meaning_text(found: AgainstBaseline, allowed: float) -> str:
             return f"lower, but within the {allowed:g} that max_regression allows"
         case "improvement":
             return "an improvement"
-    return "may be chance" if found.difference else "no difference"
+    return chance_text(found.difference)
+
+
+def chance_text(difference: float | None) -> str:
+    """Return what a difference means that no test can tell from chance."""
+    return "may be chance" if difference else "no difference"
 
 
 def _is_beyond(change: float, allowed: float) -> bool:

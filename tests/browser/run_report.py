@@ -48,7 +48,7 @@ class RunReport:
     page: RunPage
     runs: tuple[Run, ...]
 
-    def address(self, id: str = "", query: str = "") -> str:
+    def address(self, id: str = "", query: str = "sort=index") -> str:
         """Return the address of a run, or of the grid."""
         return f"{self.path.as_uri()}#/run/{self.name}{'/' * bool(id)}{id}{'?' * bool(query)}{query}"
 

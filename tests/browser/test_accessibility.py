@@ -50,13 +50,17 @@ def problems(page: Page) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(("theme", "width"), [("light", WIDE), ("dark", NARROW)])
+@pytest.mark.parametrize(("theme", "width"), [("light", WIDE), ("dark", NARROW), ("light", WIDE // 2)])
 def test_axe_finds_nothing(pages: Pages, viewed: Viewed, theme: Theme, width: int) -> None:
     page = pages.open(viewed.address(""), theme=theme, width=width)
     found: dict[str, list[str]] = {}
     for name, view in VIEWS.items():
         go(page, view)
         found |= {name: [*problems(page), *page.evaluate(TOO_WIDE)]}
+    go(page, VIEWS["comparison"])
+    page.locator(".compared-rows a").first.click()
+    settled(page)
+    found |= {"two runs": [*problems(page), *page.evaluate(TOO_WIDE)]}
     page.get_by_role("button", name="Keys").click()
     found |= {"help": problems(page)}
 

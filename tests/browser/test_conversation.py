@@ -223,7 +223,7 @@ def test_scores_and_the_answer_stand_next_to_what_was_expected_and_all_messages_
 
 def test_a_report_without_a_conversation_says_so_and_shows_its_scores(pages: Pages, tmp_path: Path) -> None:
     small = _written(tmp_path / "small.html", "failed")
-    page = pages.open(f"{small.as_uri()}#/run/{RUN}/row1-run0")
+    page = pages.open(f"{small.as_uri()}#/run/{RUN}/row1-run0?sort=index")
 
     expect(page.locator(".conversation")).to_contain_text('It was written with html_conversations = "failed".')
     expect(page.locator(".score")).to_contain_text("1 ≥ 1")

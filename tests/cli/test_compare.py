@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from pytest_osmosis.addons.viewer.comparing import (
 )
 from pytest_osmosis.addons.viewer.comparison_lines import comparison_json
 from pytest_osmosis.addons.viewer.run_entry import RunEntry
-from pytest_osmosis.addons.viewer.shapes import ComparisonPage, encoded
+from pytest_osmosis.addons.viewer.shapes import ComparisonPage, ModelHistory, encoded
 from pytest_osmosis.addons.viewer.stored_results import read_stored
 from pytest_osmosis.formats.codec import encode
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
@@ -279,7 +280,7 @@ def test_a_page_has_the_numbers_of_the_command_and_every_row_with_the_largest_lo
     assert printed.keys() - (page["numbers"] or {}).keys() == {"differences", "config_diff", "changed_rows"}
     assert (page["meaning"], page["caveats"], page["problem"]) == ("chance", [], "")
     assert page["sentence"].startswith(
-        "No more than chance: over the 6 rows that both measured, the pass rate of B differs by -0.500 (95% interval "
+        "May be chance: over the 6 rows that both measured, the pass rate of B differs by -0.500 (95% interval "
     )
     assert page["sentence"].endswith(", p = 0.38, McNemar, exact); 1 row better, 4 worse.")
     assert page["remarks"][-1] == "rows left out: 1 not measured in both"
@@ -306,8 +307,14 @@ def test_a_page_without_common_rows_says_why_and_names_them(copied: RealRuns) ->
     assert page["differs"]
 
 
+def history(runs: Sequence[PastRun]) -> ModelHistory:
+    """Return the history of eval runs of one model."""
+    (of_model,) = history_page("x", runs)["models"]
+    return of_model
+
+
 def test_a_history_compares_each_eval_run_with_the_one_before_of_its_plan(copied: RealRuns) -> None:
-    page = history_page("x", [past(copied.now), past(copied.other), past(copied.then)])
+    page = history([past(copied.now), past(copied.other), past(copied.then)])
 
     assert [point["row"].name for point in page["points"]] == [
         copied.then.name,
@@ -323,14 +330,14 @@ def test_an_eval_run_is_compared_with_the_whole_one_before(copied: RealRuns) -> 
     stopped, decided = past(copied.now, status="stopped"), past(copied.now, ended=1, selected=2)
     again = past(copied.now, started_at="3")
 
-    points = history_page("x", [past(copied.then), stopped, decided, again])["points"]
+    points = history([past(copied.then), stopped, decided, again])["points"]
 
     assert [point["change"]["before"] for point in points if point["change"]] == [copied.then.name] * 3
 
 
 def test_rows_that_flip_come_first_by_their_flips_with_the_newest_prompt_that_is_known(copied: RealRuns) -> None:
     again = past(copied.then, started_at="3")
-    page = history_page("x", [past(copied.then), past(copied.now), again._replace(prompts=dict)])
+    page = history([past(copied.then), past(copied.now), again._replace(prompts=dict)])
 
     assert [(row["row_index"], row["flips"]) for row in page["rows"]] == [(row, 2) for row in (1, 2, 3, 5, 6)]
     assert page["rows"][0]["prompt"] == f"row 1 of {copied.now.name}"
@@ -349,7 +356,7 @@ def test_a_row_of_which_half_the_runs_passed_has_neither_passed_nor_failed(copie
         )
         for at in range(3)
     ]
-    page = history_page("x", eval_runs)
+    page = history(eval_runs)
     assert [(row["row_index"], row["flips"]) for row in page["rows"]] == [(2, 1), (3, 1)]
     assert (page["rows"][0]["passed"], page["rows"][0]["measured"]) == ([2, 1, 0], [2, 2, 1])
     assert page["n_steady"] == 3
@@ -365,16 +372,18 @@ def test_a_history_holds_eval_runs_that_did_not_end_and_says_which_cannot_be_rea
     assert from_journal.plan == read.plan == past(copied.then).plan
     shutil.copy(copied.then / "manifest.json", copied.now)
     journal.write_text("no journal\n" * 2)
-    page = history_page("x", [past(copied.then), past(copied.now)])
+    page = history([past(copied.then), past(copied.now)])
     (unread,) = (point for point in page["points"] if point["row"].name == copied.now.name)
     assert unread["problem"]
     assert unread["change"] is None
 
 
-def test_only_the_newest_thirty_eval_runs_are_shown(real_runs: RealRuns) -> None:
+def test_only_the_newest_thirty_eval_runs_are_shown_by_model_the_newest_first(real_runs: RealRuns) -> None:
     one = past(real_runs.then)
 
-    page = history_page("x", [one._replace(row=head_of(real_runs.then, started_at=f"{n:03}")) for n in range(42)])
+    rows = [head_of(real_runs.then, started_at=f"{n:03}", model=f"m{n % 3}") for n in range(42)]
+    page = history_page("x", [one._replace(row=row) for row in rows])
 
-    assert (len(page["points"]), page["n_earlier"]) == (30, 12)
-    assert page["points"][0]["row"].started_at == "012"
+    assert ([each["model"] for each in page["models"]], page["n_earlier"]) == (["m2", "m1", "m0"], 12)
+    assert [len(each["points"]) for each in page["models"]] == [10, 10, 10]
+    assert page["models"][2]["points"][0]["row"].started_at == "012"

@@ -12,12 +12,12 @@ ENDED = {"ev": "ended", "at": "2026-01-01T00:00:09+00:00", "status": "finished",
 
 
 LISTED = """\
-run     model                  started (UTC)           status  pass rate        passed  gates  tokens      cost
-new     demo/arithmetic  2026-01-02 03:04:05         finished      0.500        1 of 2      -  12,345   unknown
-part    demo/arithmetic  2026-01-02 03:04:05  failed, partial          -        1 of 2      -  12,345  >= $1.25
-torn    -                                  -       unreadable          -             -      -       -         -
-killed  demo/arithmetic  2026-01-01 00:00:00           failed          -  0 of 4 ended      -       -         -
-old     demo/arithmetic  2026-01-02 03:04:05         finished      0.500        1 of 2      -  12,345     $1.25
+run     model                  started (UTC)           status  pass rate                 passed  gates  tokens      cost
+new     demo/arithmetic  2026-01-02 03:04:05         finished      0.500                 1 of 2      -  12,345   unknown
+part    demo/arithmetic  2026-01-02 03:04:05  failed, partial          -  1 of 2, 6 did not run      -  12,345  >= $1.25
+torn    -                                  -       unreadable          -                      -      -       -         -
+killed  demo/arithmetic  2026-01-01 00:00:00           failed          -           0 of 4 ended      -       -         -
+old     demo/arithmetic  2026-01-02 03:04:05         finished      0.500                 1 of 2      -  12,345     $1.25
 """
 
 
@@ -26,7 +26,7 @@ def test_runs_lists_the_newest_first(typed: Cli, stored: Stored) -> None:
     stored("killed", results=None, age_s=3)
     stored("torn", ENDED, results="{", age_s=2)
     summary = {**RESULTS["summary"], "cost_unknown": 1}
-    begun = {**summary, "total_rows": 8, "pending": 1986}
+    begun = {**summary, "total_rows": 8, "pending": 6}
     stopped = {"status": "failed", "stop_reason": "401", "stopped_by": "systemic", "partial": True}
     stored("part", results={**RESULTS, **stopped, "summary": begun}, age_s=1)
     stored("new", results={**RESULTS, "summary": {**summary, "cost_usd": None}}, age_s=0)

@@ -2,6 +2,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { useKeys } from "./state/keys";
 import { type View, go, route, written } from "./state/route";
 import { announce, Notices } from "./ui/notice";
+import { shortName } from "./ui/run_name";
 import { CompareView } from "./views/compare";
 import { Header } from "./views/header";
 import { HelpDialog, helpIsOpen } from "./views/help";
@@ -59,7 +60,7 @@ function pageOf(view: View): string {
 }
 
 function titleOf(view: View): string {
-  if (view.name === "run") return view.id ? `${view.id} of ${view.run}` : view.run;
-  if (view.name === "compare") return `${view.a} and ${view.b}`;
+  if (view.name === "run") return `${view.id ? `${view.id} of ` : ""}${shortName(view.run)}`;
+  if (view.name === "compare") return `${shortName(view.a)} and ${shortName(view.b)}`;
   return view.name === "history" ? `History of ${view.eval}` : "Eval runs";
 }

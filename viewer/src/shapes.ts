@@ -210,11 +210,16 @@ export interface FlippingRow {
   flips: number;
 }
 
-export interface HistoryPage {
-  eval: string;
+export interface ModelHistory {
+  model: string;
   points: HistoryPoint[];
   rows: FlippingRow[];
   n_steady: number;
+}
+
+export interface HistoryPage {
+  eval: string;
+  models: ModelHistory[];
   n_earlier: number;
 }
 

@@ -32,6 +32,7 @@ from pytest_osmosis.addons.viewer.shapes import (
     HistoryChange,
     HistoryPage,
     HistoryPoint,
+    ModelHistory,
 )
 from pytest_osmosis.addons.viewer.stored_results import StoredResults, read_stored
 from pytest_osmosis.errors import OsmosisError
@@ -164,24 +165,28 @@ def past_run_of(row: RunEntry, stored: StoredResults, prompts: Prompts) -> PastR
 
 
 def history_page(eval_name: str, runs: Sequence[PastRun]) -> HistoryPage:
-    """Return the page on the eval runs of an eval, which may come in any order, and the rows that pass in some only.
+    """Return the page on the eval runs of an eval, which may come in any order, by model.
 
     Each is compared with the newest whole one before of the same plan, which asks the same question; the page on both
     says if the difference may be chance. Rows of different eval runs are the same if their content is.
     """
     ordered = sorted(runs, key=lambda run: (run.row.started_at or "", run.row.name))
     shown = ordered[-MOST_RUNS:]
-    flipping, n_steady = _flipping(shown)
+    models: dict[str, list[PastRun]] = {}
+    for run in reversed(shown):
+        models.setdefault(run.row.model or "unknown model", []).insert(0, run)
     return HistoryPage(
         eval=eval_name,
-        points=[
-            HistoryPoint(row=run.row, plan=run.plan, change=change, problem=run.problem)
-            for run, change in zip(shown, _changes(shown), strict=True)
-        ],
-        rows=flipping,
-        n_steady=n_steady,
+        models=[_model_history(model, of_model) for model, of_model in models.items()],
         n_earlier=len(ordered) - len(shown),
     )
+
+
+def _model_history(model: str, runs: Sequence[PastRun]) -> ModelHistory:
+    flipping, n_steady = _flipping(runs)
+    found = zip(runs, _changes(runs), strict=True)
+    points = [HistoryPoint(row=run.row, plan=run.plan, change=change, problem=run.problem) for run, change in found]
+    return ModelHistory(model=model, points=points, rows=flipping, n_steady=n_steady)
 
 
 # -- changes -----------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from pytest_osmosis.results.results import n_cost_unknown
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.numbers import count, difference, moment, p_value, plural, score, seconds
 from pytest_osmosis.text.safe import one_line
-from pytest_osmosis.verdicts.comparison import ChangedRow, Passes, power_of
+from pytest_osmosis.verdicts.comparison import ChangedRow, Passes, chance_text, power_of
 from pytest_osmosis.verdicts.gates import DROP
 from pytest_osmosis.verdicts.pass_rule import kind_of, reason_of
 
@@ -41,21 +41,19 @@ SCHEMA_VERSION = 1
 
 def meaning_text(compared: ComparedRuns) -> str:
     """Return the meaning of the difference in some words."""
-    chance = "may be chance" if compared.paired.difference else "no difference"
-    texts = {"better": "B is better", "worse": "B is worse", "chance": chance}
+    texts = {"better": "B is better", "worse": "B is worse", "chance": chance_text(compared.paired.difference)}
     return texts.get(compared.meaning or "", "decides nothing")
 
 
 def finding_text(compared: ComparedRuns) -> str:
     """Return the finding in one sentence: its meaning, the difference, its interval, p, the test, and the rows."""
     paired = compared.paired
-    meaning = {"better": "B is better", "worse": "B is worse", "chance": "No more than chance"}
-    begin = meaning.get(compared.meaning or "", "This decides nothing")
     over = "the one row" if paired.n_rows == 1 else f"the {count(paired.n_rows)} rows"
     test = f"95% interval {interval_text(paired.interval, difference)}, p {p_value(paired.p)}, {paired.test}"
     differs = f"differs by {difference(paired.difference)}" if paired.difference else "is the same"
     rows = better_and_worse(paired.better, paired.worse)
-    return f"{begin}: over {over} that both measured, the pass rate of B {differs} ({test}); {rows}."
+    meaning = meaning_text(compared).capitalize()
+    return f"{meaning}: over {over} that both measured, the pass rate of B {differs} ({test}); {rows}."
 
 
 def fairness_texts(compared: ComparedRuns) -> list[str]:

@@ -59,16 +59,17 @@ def _cells(entry: RunEntry) -> list[str]:
 
 
 def _passed(entry: RunEntry) -> str:
-    """Return how many runs passed, or how many rollouts ended if that is all that is known."""
+    """Return how many runs passed and how many did not run, or how many rollouts ended if that is all that is known."""
+    ended, selected = entry.ended, entry.selected
     if entry.counted is None:
-        ended, selected = entry.ended, entry.selected
         return "-" if ended is None or selected is None else f"{count(ended)} of {count(selected)} ended"
+    unmeasured, missing = entry.counted - (entry.measured or 0), (selected or 0) - (ended or 0)
     if entry.passed is None:
-        return f"none of {count(entry.counted)} measured" if entry.counted else "-"
-    unmeasured = entry.counted - (entry.measured or 0)
-    return f"{count(entry.passed)} of {count(entry.counted)}" + (
-        f", {count(unmeasured)} not measured" * bool(unmeasured)
-    )
+        found, unmeasured = f"none of {count(entry.counted)} measured" * bool(entry.counted), 0
+    else:
+        found = f"{count(entry.passed)} of {count(entry.counted)}"
+    others = f"{count(unmeasured)} not measured" * bool(unmeasured), f"{count(missing)} did not run" * bool(missing)
+    return ", ".join(filter(None, (found, *others))) or "-"
 
 
 def gates_text(entry: RunEntry) -> str:

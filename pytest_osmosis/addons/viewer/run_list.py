@@ -31,7 +31,7 @@ from pytest_osmosis.results.entry_table import EntryFigures, EntryTable
 from pytest_osmosis.results.publish import published_head
 from pytest_osmosis.results.read import SummaryFields, read_head
 from pytest_osmosis.text.numbers import difference, p_value, plural
-from pytest_osmosis.verdicts.comparison import EntryDifference
+from pytest_osmosis.verdicts.comparison import EntryDifference, chance_text
 
 _State = tuple[int, int, int, int]
 """The times, the size and the number of a file."""
@@ -60,7 +60,7 @@ def _finding(entry: EntryFigures) -> str:
     if found is None:
         return f"not compared: {entry.reason}"
     test = f"95% interval {interval_text(found.interval, difference)}, p {p_value(found.p_adjusted)}"
-    meaning = "no more than chance" if found.meaning == "chance" else found.meaning
+    meaning = chance_text(found.difference) if found.meaning == "chance" else found.meaning
     return f"{meaning}: {difference(found.difference)} {_over(found)} ({test})"
 
 

@@ -271,7 +271,7 @@ class FlippingRow(TypedDict):
     """A row that passed in some eval runs and not in others.
 
     A row passes if more than half of its measured runs do, and fails if fewer do. With half of them it does neither: it
-    is passed over where `flips` are counted. The lists have one entry for each `HistoryPoint`; None if it
+    is passed over where `flips` are counted. The lists have one entry for each point of the model; None if it
     did not measure the row. `row_index` is that of the last eval run that did.
     """
 
@@ -284,16 +284,23 @@ class FlippingRow(TypedDict):
     flips: int
 
 
-class HistoryPage(TypedDict):
-    """The eval runs of one eval, and the rows that flip between them, those that flip most often first."""
+class ModelHistory(TypedDict):
+    """The eval runs of one model, and the rows that flip between them, those that flip most often first."""
 
-    eval: str
+    model: str
     points: Sequence[HistoryPoint]
     rows: Sequence[FlippingRow]
     n_steady: int
     """Rows that were measured at least twice and never flipped."""
+
+
+class HistoryPage(TypedDict):
+    """The eval runs of one eval by model, that of the newest one first."""
+
+    eval: str
+    models: Sequence[ModelHistory]
     n_earlier: int
-    """Eval runs before the first point, which are left out."""
+    """Eval runs before those of all models, which are left out."""
 
 
 # -- a report ----------------------------------------------------------------------------------------------

@@ -142,7 +142,7 @@ def test_pages_on_several_eval_runs(tmp_path: Path) -> None:
     compared = json.loads(dashboard.comparison(RUN.name, "support-2"))
     assert (compared["a"]["name"], compared["b"]["name"], len(compared["rows"])) == (RUN.name, "support-2", 4)
     assert all(row["prompt"] for row in compared["rows"])
-    points = json.loads(dashboard.history("support"))["points"]
+    points = json.loads(dashboard.history("support"))["models"][0]["points"]
     assert {point["row"]["name"] for point in points} == {RUN.name, "support-2"}
 
 

@@ -5,8 +5,8 @@ import { functionNames } from "./parse";
 
 /** Orders by name, as the address has them. One by a function is "fn:NAME". */
 export const ORDERS: Record<string, string> = {
+  worst: "failures first",
   index: "dataset order",
-  worst: "fewest passed first",
   mixed: "mixed results first",
   cost: "most expensive first",
   latency: "slowest first",
@@ -63,11 +63,11 @@ export function runsOf(page: RunPage, row: number): number[] {
   return found;
 }
 
-/** Rows with a smaller share of passed runs come first, of equal ones those with more failed runs; unmeasured rows last. */
+/** Rows with a smaller share of passed runs come first, of equal ones those with more failed runs. Unmeasured rows come before those that passed. */
 function worst(page: RunPage, row: number): number {
   const { passed, failed, unmeasured } = countsOf(page, row);
   const measured = passed + failed;
-  if (!measured) return unmeasured ? 2 : 3;
+  if (!measured) return unmeasured ? 0.9999 : 3;
   return passed / measured - failed / 1e6;
 }
 

@@ -6,6 +6,7 @@ import { holdingRuns } from "../query/match";
 import { sortRows } from "../query/order";
 import { hitsOf, searches, useSearches } from "../query/search";
 import { route, setQuery } from "./route";
+import { isGoingOn } from "./page";
 import { gridLayout } from "./run_ids";
 import { type ShownRuns, shownRuns } from "./shown_runs";
 
@@ -21,7 +22,7 @@ export interface RunQuery extends ShownRuns {
 export function useRunQuery(page: RunPage): RunQuery {
   const address = route.value.query;
   const text = address.get("q") ?? "";
-  const order = address.get("sort") ?? "index";
+  const order = address.get("sort") ?? orderOf(page);
   const query = useMemo(() => parsedQuery(text, page), [text, page.head]);
   useSearches(page, query.terms.flatMap((term) => (term.kind === "text" ? [term.text] : [])));
   const found = searches.value;
@@ -30,6 +31,11 @@ export function useRunQuery(page: RunPage): RunQuery {
   const shown = useMemo(() => ({ rows, holds }), [rows, holds]);
   shownRuns.value = shown;
   return { ...shown, text, query, order, fn: shownFunction(page, address.get("score")) };
+}
+
+/** Failures first; while runs end, rows stay where they are. */
+export function orderOf(page: RunPage): string {
+  return isGoingOn(page.head.row) ? "index" : "worst";
 }
 
 /** The rows with a run for which the query holds; all of them without a query. */

@@ -10,10 +10,10 @@ const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 const systemIsDark = signal(prefersDark.matches);
 prefersDark.addEventListener("change", (event) => { systemIsDark.value = event.matches; });
 
-effect(() => {
-  if (theme.value === "system") delete document.documentElement.dataset.theme;
-  else document.documentElement.dataset.theme = theme.value;
-});
+const dark = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules]).find((rule) => rule.cssText.includes("color-scheme: dark")) as CSSMediaRule;
+const OF_SYSTEM = dark.media.mediaText;
+
+effect(() => { dark.media.mediaText = { system: OF_SYSTEM, light: "not all", dark: "screen" }[theme.value]; });
 
 /** True if dark colours are shown: for what is drawn on a canvas, which takes no variables of CSS. */
 export function isDark(): boolean {

@@ -3,8 +3,10 @@ import type { Outcome } from "../shapes";
 import { Glyph, Unseen } from "./parts";
 
 export const GLYPHS: Record<Outcome, string> = {
-  passed: "✓", failed: "✗", unmeasured: "!", removed: "–", running: "…", pending: "·",
+  passed: "✓", failed: "✗", unmeasured: "!", removed: "–", running: "…", pending: "○",
 };
+/** In the grid, a run that passed is a dot: what did not pass is to be seen. */
+export const GRID_GLYPHS = { ...GLYPHS, passed: "●" };
 
 export function OutcomeMark({ outcome, word = true }: { outcome: Outcome; word?: boolean }) {
   return (

@@ -30,7 +30,7 @@ export function RunRate({ row, drawn }: { row: RunEntry; drawn?: boolean }) {
 export function noRate(row: RunEntry): string {
   if (row.status === "running" || row.status === "pending") return "no pass rate yet";
   if (isPart(row)) return "no pass rate for a part";
-  return row.measured === null ? "pass rate not known" : "pass rate not measured";
+  return row.measured === null ? "not known" : "not measured";
 }
 
 /** True for measured runs without a pass rate: others are missing, which could change it. */

@@ -35,7 +35,7 @@ interface TableProps<T> {
 
 export function Table<T>({ caption, columns, rows, keyOf, sort, onSort, isCurrent }: TableProps<T>) {
   return (
-    <div class="table-frame" tabIndex={0} role="region" aria-label={caption}>
+    <div class="table-frame cards" tabIndex={0} role="region" aria-label={caption}>
       {/* The roles are said because they are lost where a narrow page lays the rows out as cards. */}
       <table role="table">
         <caption class="visually-hidden">{caption}</caption>
@@ -47,7 +47,7 @@ export function Table<T>({ caption, columns, rows, keyOf, sort, onSort, isCurren
             <tr key={keyOf(row)} role="row" aria-current={isCurrent?.(row) ? "true" : undefined}>
               {columns.map((column) => column.isHead
                 ? <th key={column.name} scope="row" role="rowheader" class={classOf(column)}>{column.cell(row)}</th>
-                : <td key={column.name} role="cell" class={classOf(column)}>{column.cell(row)}</td>)}
+                : <td key={column.name} role="cell" class={classOf(column)} data-title={typeof column.title === "string" ? column.title : undefined}>{column.cell(row)}</td>)}
             </tr>
           ))}
         </tbody>

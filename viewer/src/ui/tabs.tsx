@@ -5,7 +5,6 @@ export interface Tab {
   id: string;
   title: ComponentChildren;
   /** A number beside the title. */
-  count?: string;
 }
 
 export function Tabs({ label, tabs, current, onSelect }: { label: string; tabs: Tab[]; current: string; onSelect(id: string): void }) {
@@ -25,7 +24,7 @@ export function Tabs({ label, tabs, current, onSelect }: { label: string; tabs: 
       {tabs.map((tab) => (
         <button key={tab.id} role="tab" id={`tab-${tab.id}`} aria-controls={`panel-${tab.id}`} class="tab"
           aria-selected={tab.id === current} tabIndex={tab.id === current ? 0 : -1} onClick={() => onSelect(tab.id)}>
-          {tab.title}{tab.count !== undefined && <span class="tab-count">{tab.count}</span>}
+          {tab.title}
         </button>
       ))}
     </div>

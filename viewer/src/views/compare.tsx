@@ -1,5 +1,6 @@
 // Two eval runs compared: what it came to, in what they differ, and every row, the largest loss first.
-import type { ComparisonPage } from "../shapes";
+import { moment } from "../format";
+import type { ComparisonPage, RunEntry } from "../shapes";
 import { source } from "../source/source";
 import { isGoingOn, usePage } from "../state/page";
 import { written } from "../state/route";
@@ -26,7 +27,7 @@ function Comparison({ page, digest }: { page: ComparisonPage; digest: string | n
     <div class="compare" data-open={shown ? "true" : undefined}>
       <div class="compare-main">
         <div class="row compare-head">
-          <Title>Comparison of two eval runs</Title>
+          <Title>{titleOf(page)}</Title>
           {source().isLive && <a class="button button-small" href={written({ name: "compare", a: page.b.name, b: page.a.name, digest: null })}>⇄ Swap A and B</a>}
         </div>
         <div class="compare-top">
@@ -40,4 +41,11 @@ function Comparison({ page, digest }: { page: ComparisonPage; digest: string | n
       {shown && <PairView page={page} row={shown} rows={rows} />}
     </div>
   );
+}
+
+/** "sums: acme/small compared with acme/large": in what the eval runs differ, by their models or else by their age. */
+function titleOf({ a, b }: ComparisonPage): string {
+  if (a.eval !== b.eval) return `${b.eval ?? b.name} compared with ${a.eval ?? a.name}`;
+  const said = (row: RunEntry) => (a.model === b.model ? moment(row.started_at) : row.model ?? "-");
+  return `${b.eval ?? b.name}: ${said(b)} compared with ${said(a)}`;
 }

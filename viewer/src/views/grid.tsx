@@ -24,7 +24,8 @@ export function Grid({ page, shown, open, isVisible }: GridProps) {
   const scroller = useRef<HTMLDivElement>(null);
   const [visited, setVisited] = useState<number | null>(open);
   const width = useWidth(scroller);
-  const sizes = useMemo(() => gridSizes(width, layout.columns.length), [width, layout]);
+  const longest = useMemo(() => page.rows.prompt.reduce((most, each) => Math.max(most, each.replace(/[^\0-\u024f]/g, "--").length), 0), [page.rows]);
+  const sizes = useMemo(() => gridSizes(width, layout.columns.length, longest), [width, layout, longest]);
   const places = useMemo(() => placesOf(shown.rows, page.rows.index.length), [shown.rows, page.rows]);
   const at = open ?? visited;
   const cursor = at !== null && places[page.runs.row[at]] >= 0 ? at : null;

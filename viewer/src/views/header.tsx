@@ -4,6 +4,7 @@ import { connection } from "../state/page";
 import { route, runAddress, type View, written } from "../state/route";
 import { isDark, switchTheme } from "../state/theme";
 import { helpIsOpen } from "./help";
+import { shortName } from "../ui/run_name";
 import { Glyph } from "../ui/parts";
 
 export function Header() {
@@ -47,10 +48,10 @@ interface Step {
 function trailOf(view: View): Step[] {
   const home = { title: "Eval runs", address: written({ name: "runs" }) };
   if (view.name === "run") {
-    const run = { title: view.run, address: runAddress(view.run) };
+    const run = { title: shortName(view.run), address: runAddress(view.run) };
     return view.id ? [home, run, { title: view.id }] : [home, run];
   }
-  if (view.name === "compare") return [home, { title: `${view.a} and ${view.b}` }];
+  if (view.name === "compare") return [home, { title: `${shortName(view.a)} and ${shortName(view.b)}` }];
   if (view.name === "history") return [home, { title: `History of ${view.eval}` }];
   return [home];
 }

@@ -32,7 +32,7 @@ export function HelpDialog() {
         ))}
       </div>
       <label class="check">
-        <input type="checkbox" checked={keysAreOn.value} onChange={(event) => turn(event.currentTarget.checked)} /> Keys of one letter are on
+        <input type="checkbox" checked={keysAreOn.value} onChange={(event) => turn(event.currentTarget.checked)} /> Single-key shortcuts
       </label>
     </Dialog>
   );

@@ -1,4 +1,4 @@
-// The finding of a comparison: what it means, in one sentence and drawn. "No more than chance" is as plain as a regression.
+// The finding of a comparison: what it means, in one sentence and drawn. "May be chance" is as plain as a regression.
 import { difference, interval, score } from "../../format";
 import type { ComparisonPage, Interval as Bounds } from "../../shapes";
 import type { Tone } from "../../ui/chip";
@@ -6,11 +6,11 @@ import { Interval } from "../../ui/rate";
 import { Notes } from "./notes";
 import { Glyph } from "../../ui/parts";
 
-const MEANINGS: Record<string, { glyph: string; word: string; tone: Tone }> = {
-  worse: { glyph: "▼", word: "B is worse", tone: "failed" },
-  better: { glyph: "▲", word: "B is better", tone: "passed" },
-  chance: { glyph: "≈", word: "No more than chance", tone: "accent" },
-  nothing: { glyph: "!", word: "Decides nothing", tone: "unmeasured" },
+const MEANINGS: Record<string, { glyph: string; tone: Tone }> = {
+  worse: { glyph: "▼", tone: "failed" },
+  better: { glyph: "▲", tone: "passed" },
+  chance: { glyph: "≈", tone: "accent" },
+  nothing: { glyph: "!", tone: "unmeasured" },
 };
 
 interface Numbers {
@@ -21,14 +21,15 @@ interface Numbers {
 }
 
 export function Finding({ page }: { page: ComparisonPage }) {
-  const { glyph, word, tone } = MEANINGS[page.meaning ?? "nothing"];
+  const { glyph, tone } = MEANINGS[page.meaning ?? "nothing"];
+  const [word, sentence] = page.sentence.split(/: (.*)/s); // its meaning, and the rest
   const numbers = page.numbers as unknown as Numbers;
   const bounds = numbers.difference_interval;
   const most = Math.min(1, Math.max(0.05, 1.15 * Math.max(Math.abs(bounds.low), Math.abs(bounds.high))));
   return (
     <section class={`finding tone-${tone}`} aria-label="Finding">
       <p class="finding-word"><Glyph>{glyph}</Glyph> {word}</p>
-      <p class="finding-sentence">{withoutMeaning(page.sentence)}</p>
+      <p class="finding-sentence">{sentence.charAt(0).toUpperCase() + sentence.slice(1)}</p>
       <Notes caveats={page.caveats} remarks={page.remarks} />
       <table class="finding-numbers">
         <caption class="visually-hidden">Pass rates over the compared rows, with their 95% intervals</caption>
@@ -53,10 +54,4 @@ export function Finding({ page }: { page: ComparisonPage }) {
       </table>
     </section>
   );
-}
-
-/** The sentence without its first words, which stand above it. */
-function withoutMeaning(sentence: string): string {
-  const text = sentence.replace(/^[^:]*: /, "");
-  return text.charAt(0).toUpperCase() + text.slice(1);
 }

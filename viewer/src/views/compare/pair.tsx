@@ -1,19 +1,17 @@
 // A row in both eval runs: a run of each beside the other, with the words in which their answers differ.
 import { useEffect, useRef } from "preact/hooks";
 import type { ComparisonPage, RunPage } from "../../shapes";
-import { source } from "../../source/source";
 import { useKeys } from "../../state/keys";
-import { usePage } from "../../state/page";
 import { go, route, setQuery } from "../../state/route";
-import { gridLayout, outcomeOf } from "../../state/run_ids";
 import { Chip } from "../../ui/chip";
+import { tellingRuns, useRuns } from "./both_runs";
 import { type KeyedRow, listedRows, rowName } from "./row_keys";
 import { CHANGES, openRow } from "./rows";
 import { TwoRuns } from "./two_runs";
 import { Problem } from "../../ui/parts";
 
 export function PairView({ page, row, rows }: { page: ComparisonPage; row: KeyedRow; rows: KeyedRow[] }) {
-  const both = usePage(() => Promise.all([source().run(page.a.name), source().run(page.b.name)]), [page.a.name, page.b.name]);
+  const both = useRuns(page);
   const panel = useRef<HTMLElement>(null);
   useEffect(() => {
     panel.current?.focus({ preventScroll: true });
@@ -47,10 +45,10 @@ function Step({ page, to, title, sign }: { page: ComparisonPage; to: KeyedRow | 
 }
 
 function Pair({ a, b, row }: { a: RunPage; b: RunPage; row: KeyedRow }) {
-  const runsA = runsOf(a, row.a_row), runsB = runsOf(b, row.b_row);
+  const [[runsA, toldA], [runsB, toldB]] = tellingRuns(a, b, row);
   const [wantedA, wantedB] = (route.value.query.get("runs") ?? "").split(",").map((part) => (part === "" ? NaN : Number(part)));
-  const chosenA = runsA.find((at) => a.runs.run[at] === wantedA) ?? telling(a, runsA, row.change !== "better");
-  const chosenB = runsB.find((at) => b.runs.run[at] === wantedB) ?? telling(b, runsB, row.change === "better");
+  const chosenA = runsA.find((at) => a.runs.run[at] === wantedA) ?? toldA;
+  const chosenB = runsB.find((at) => b.runs.run[at] === wantedB) ?? toldB;
   const choose = (atA: number, atB: number) => setQuery({ runs: `${a.runs.run[atA]},${b.runs.run[atB]}` });
   const step = (by: 1 | -1, isB: boolean): void | false => {
     if (chosenA === undefined || chosenB === undefined) return false;
@@ -72,21 +70,6 @@ function Pair({ a, b, row }: { a: RunPage; b: RunPage; row: KeyedRow }) {
       b={{ letter: "B", page: b, runs: runsB, at: chosenB, choose: (at) => choose(chosenA, at) }}
     />
   );
-}
-
-/** The positions of the runs of a row by the eval's own model. */
-function runsOf(page: RunPage, index: number): number[] {
-  const row = page.rows.index.indexOf(index);
-  if (row < 0) return [];
-  const { columns, cells } = gridLayout(page);
-  return columns.flatMap((column, at) => (column.model === 0 ? [cells[row * columns.length + at]] : [])).filter((at) => at >= 0);
-}
-
-/** The first run that tells of the change: one that passed or one that failed; else the first that is measured. */
-function telling(page: RunPage, runs: number[], passed: boolean): number | undefined {
-  const outcome = (at: number) => outcomeOf(page, at);
-  return runs.find((at) => outcome(at) === (passed ? "passed" : "failed"))
-    ?? runs.find((at) => ["passed", "failed"].includes(outcome(at))) ?? runs[0];
 }
 
 function withoutRuns(): URLSearchParams {

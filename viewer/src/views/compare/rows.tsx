@@ -1,14 +1,17 @@
 // The rows of both eval runs, filtered by their change and opened side by side.
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { count, difference, plural } from "../../format";
 import type { ComparedRow, ComparisonPage } from "../../shapes";
-import { source } from "../../source/source";
 import { useKeys } from "../../state/keys";
 import { go, route, runAddress, setQuery, written } from "../../state/route";
 import { ToggleChip, type Tone } from "../../ui/chip";
 import { Disclosure } from "../../ui/disclosure";
 import { type KeyedRow, type Shown, listedRows, rowName, shownOf } from "./row_keys";
 import { Glyph } from "../../ui/parts";
+import { Escaped } from "../conversation/text";
+import { type Part, wordDiff } from "../word_diff";
+import { type BothRuns, tellingRuns, useRuns } from "./both_runs";
+import { Parts, useAnswer } from "./two_runs";
 
 export const CHANGES: Record<ComparedRow["change"], { glyph: string; word: string; tone: Tone }> = {
   worse: { glyph: "▼", word: "worse", tone: "failed" },
@@ -18,11 +21,14 @@ export const CHANGES: Record<ComparedRow["change"], { glyph: string; word: strin
 };
 /** Rows that are laid out at first, and again whenever more are asked for. */
 const AT_ONCE = 200;
+/** Answers with more characters than this are shown without marks here. */
+const MOST_COMPARED = 4000;
 
 export function ComparedRows({ page, rows, shown: open }: { page: ComparisonPage; rows: KeyedRow[]; shown: KeyedRow | undefined }) {
   const { query } = route.value;
   const shown = shownOf(query.get("change"), rows);
   const listed = listedRows(rows, query);
+  const runs = useRuns(page);
   const [most, setMost] = useState(AT_ONCE);
   const body = useRef<HTMLTableSectionElement>(null);
   const field = useRef<HTMLInputElement>(null);
@@ -45,7 +51,6 @@ export function ComparedRows({ page, rows, shown: open }: { page: ComparisonPage
     { keys: ["n"], does: "next row that is worse", run: () => step(1, (row) => row.change === "worse") },
     { keys: ["p"], does: "previous row that is worse", run: () => step(-1, (row) => row.change === "worse") },
     { keys: ["/"], does: "find a row", run: () => field.current?.focus() },
-    ...(source().isLive ? [{ keys: ["x"], does: "swap A and B", run: () => go({ name: "compare", a: page.b.name, b: page.a.name, digest: null }, query) }] : []),
   ]);
   const last = useRef(-1);
   useLayoutEffect(() => {
@@ -71,14 +76,13 @@ export function ComparedRows({ page, rows, shown: open }: { page: ComparisonPage
       </div>
       <p class="muted small" role="status">{count(listed.length)} of {plural(rows.length, "row")} that both have</p>
       {listed.length > 0 && (
-        <div class="table-frame">
+        <div class="table-frame cards">
           <table class="compared-rows">
             <caption class="visually-hidden">Rows of both eval runs</caption>
             <thead>
-              <tr><th scope="col">change</th><th scope="col">row</th><th scope="col" class="number">A passed</th><th scope="col" class="number">B passed</th>
-                <th scope="col" class="number">B − A</th><th scope="col" class="compared-prompt">prompt</th></tr>
+              <tr><th scope="col">change</th><th scope="col">row</th><th scope="col">A</th><th scope="col">B</th></tr>
             </thead>
-            <tbody ref={body}>{listed.slice(0, limit).map((row) => <Row key={row.key} page={page} row={row} isOpen={row.key === open?.key} />)}</tbody>
+            <tbody ref={body}>{listed.slice(0, limit).map((row) => <Row key={row.key} page={page} runs={runs.value} row={row} isOpen={row.key === open?.key} />)}</tbody>
           </table>
         </div>
       )}
@@ -91,17 +95,44 @@ export function ComparedRows({ page, rows, shown: open }: { page: ComparisonPage
   );
 }
 
-function Row({ page, row, isOpen }: { page: ComparisonPage; row: KeyedRow; isOpen: boolean }) {
+function Row({ page, runs, row, isOpen }: { page: ComparisonPage; runs: BothRuns | undefined; row: KeyedRow; isOpen: boolean }) {
   const { glyph, word, tone } = CHANGES[row.change];
+  const frame = useRef<HTMLTableRowElement>(null);
+  const [isSeen, setSeen] = useState(false);
+  useEffect(() => { // answers are read when their row comes into view
+    const observer = new IntersectionObserver(([{ isIntersecting }]) => { if (isIntersecting) setSeen(true); }, { rootMargin: "1500px" });
+    observer.observe(frame.current!);
+    return () => observer.disconnect();
+  }, []);
   return (
-    <tr aria-current={isOpen ? "true" : undefined} onClick={(event) => { if (!(event.target as HTMLElement).closest("a")) openRow(page, row, isOpen); }}>
-      <td class={`change tone-${tone}`}><Glyph>{glyph}</Glyph> {word}</td>
-      <th scope="row"><a href={written(viewOf(page, row), route.value.query)}>{rowName(row)}</a></th>
-      <td class="number">{row.a_passed} of {row.a_measured}</td>
-      <td class="number">{row.b_passed} of {row.b_measured}</td>
-      <td class="number">{row.loss === null ? "-" : difference(-row.loss)}</td>
-      <td class="compared-prompt" dir="auto" title={row.prompt}>{row.prompt}</td>
+    <tr ref={frame} aria-current={isOpen ? "true" : undefined} onClick={(event) => { if (!(event.target as HTMLElement).closest("a")) openRow(page, row, isOpen); }}>
+      <td class={`change tone-${tone}`}><Glyph>{glyph}</Glyph> {word}<span class="cell-line cell-small number">{row.loss === null ? "" : difference(-row.loss)}</span></td>
+      <th scope="row"><a href={written(viewOf(page, row), route.value.query)}>{rowName(row)}</a><span class="cell-small compared-text" dir="auto" title={row.prompt}>{row.prompt}</span></th>
+      {isSeen && runs ? <Answers runs={runs} row={row} /> : <><Side letter="A" row={row} /><Side letter="B" row={row} /></>}
     </tr>
+  );
+}
+
+/** Both answers, with the words in which they differ. */
+function Answers({ runs: [a, b], row }: { runs: BothRuns; row: KeyedRow }) {
+  const [[, atA], [, atB]] = tellingRuns(a, b, row);
+  const of = useAnswer(a, atA), other = useAnswer(b, atB);
+  const diff = useMemo(() => (of && other && of.length + other.length < MOST_COMPARED ? wordDiff(of, other) : null), [of, other]);
+  return (
+    <>
+      <Side letter="A" row={row} answer={of} parts={diff?.a} />
+      <Side letter="B" row={row} answer={other} parts={diff?.b} />
+    </>
+  );
+}
+
+function Side({ letter, row, answer, parts }: { letter: "A" | "B"; row: KeyedRow; answer?: string | null; parts?: Part[] }) {
+  const [passed, measured] = letter === "A" ? [row.a_passed, row.a_measured] : [row.b_passed, row.b_measured];
+  return (
+    <td class="compared-side" data-title={letter}>
+      <span class="cell-small number">{passed} of {measured} passed</span>
+      <span class="compared-text" dir="auto">{parts ? <Parts letter={letter} parts={parts} /> : answer && <Escaped text={answer} />}</span>
+    </td>
   );
 }
 

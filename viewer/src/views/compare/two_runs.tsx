@@ -110,11 +110,20 @@ function Answer({ letter, answer, loaded, parts }: { letter: "A" | "B"; answer: 
   if (!parts) return <Text text={answer} />;
   return (
     <div class="text pair-text" tabIndex={0} role="region" aria-label={`Text of the answer of ${letter}`}>
-      {parts.map((part, index) => (part.isSame
-        ? <Escaped key={index} text={part.text} />
-        : <mark key={index} class={`diff-${letter.toLowerCase()}`}><Escaped text={part.text} /></mark>))}
+      <Parts letter={letter} parts={parts} />
     </div>
   );
+}
+
+export function Parts({ letter, parts }: { letter: "A" | "B"; parts: Part[] }) {
+  return <>{parts.map((part, index) => (part.isSame
+    ? <Escaped key={index} text={part.text} />
+    : <mark key={index} class={`diff-${letter.toLowerCase()}`}><Escaped text={part.text} /></mark>))}</>;
+}
+
+/** The answer of a run; null if there is none, or if it is not loaded. */
+export function useAnswer(page: RunPage, at: number | undefined): string | null {
+  return answerIn(conversationOf(useConversation(page.head.row.name, page, at)));
 }
 
 function conversationOf(loaded: Loaded): Conversation | null {

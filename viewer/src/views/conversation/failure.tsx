@@ -21,7 +21,7 @@ export function Failure({ page, at, conversation }: { page: RunPage; at: number;
       {boundary && <p class="failure-boundary">broke at boundary <strong><Escaped text={boundary} /></strong></p>}
       {error && <Text class="error-message" text={error} />}
       {!isBoundTold && <p>It met <Escaped text={bound} />: the model was not asked again.</p>}
-      {details && <Text class="code traceback" keep="end" lines={20} text={details} />}
+      {details && <Text class="code scrolls traceback" keep="end" lines={20} text={details} />}
     </section>
   );
 }

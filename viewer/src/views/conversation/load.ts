@@ -12,10 +12,11 @@ export type Loaded =
 
 const LOADING: Loaded = { state: "loading" };
 
-export function useConversation(name: string, page: RunPage, at: number): Loaded {
+export function useConversation(name: string, page: RunPage, at: number | undefined): Loaded {
   const place = `${name} ${at}`;
   const [held, setHeld] = useState<{ place: string; loaded: Loaded }>({ place, loaded: LOADING });
   useEffect(() => {
+    if (at === undefined) return;
     let isCurrent = true;
     const take = (loaded: Loaded) => { if (isCurrent) setHeld({ place, loaded }); };
     source().conversation(name, page, at).then(
@@ -23,7 +24,7 @@ export function useConversation(name: string, page: RunPage, at: number): Loaded
       (error: unknown) => take({ state: "problem", problem: problemOf(error) }),
     );
     return () => { isCurrent = false; };
-  }, [place, factsOf(page, at)]);
+  }, [place, at !== undefined && factsOf(page, at)]);
   return held.place === place ? held.loaded : LOADING;
 }
 

@@ -21,7 +21,7 @@ function shownBlock(block: Block): ComponentChildren {
     case "code": return (
       <div class="markdown-code">
         {block.language && <div class="aside"><Escaped text={block.language} /></div>}
-        <Text class="code" text={block.text} />
+        <Text class="code scrolls" text={block.text} />
       </div>
     );
     case "quote": return <blockquote>{block.blocks.map(shownBlock)}</blockquote>;

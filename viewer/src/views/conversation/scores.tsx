@@ -33,7 +33,7 @@ function ScoreItem({ scored, isScored }: { scored: Scored; isScored: boolean }) 
       </div>
       {scored.reason && <Text class="reason" text={scored.reason} />}
       {error && <Text class="error-message" text={error.message} />}
-      {error?.details && <Text class="code traceback" keep="end" lines={20} text={error.details} />}
+      {error?.details && <Text class="code scrolls traceback" keep="end" lines={20} text={error.details} />}
       <Metrics metrics={scored.metrics} />
       {scored.fields && <Fold label="extra fields"><JsonValue value={scored.fields} /></Fold>}
     </li>

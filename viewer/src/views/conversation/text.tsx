@@ -23,7 +23,8 @@ export function Text({ text, class: name = "", keep = "start", lines = LINES, ch
   const [isOpen, setOpen] = useState(false);
   const id = useId();
   const cut = keep === "start" ? cutAfterStart(text, lines, chars) : cutBeforeEnd(text, lines, chars);
-  if (cut === null) return <div class={`text ${name}`}><Escaped text={text} /></div>;
+  const frame = { class: `text ${name}`, tabIndex: name.includes("scrolls") ? 0 : undefined }; // by keys too
+  if (cut === null) return <div {...frame}><Escaped text={text} /></div>;
   const [first, rest] = [text.slice(0, cut), text.slice(cut)];
   const folded = keep === "start" ? rest : first;
   const body = <UntilFound id={id} isOpen={isOpen} open={() => setOpen(true)}><Blocks text={folded} /></UntilFound>;
@@ -33,7 +34,7 @@ export function Text({ text, class: name = "", keep = "start", lines = LINES, ch
     </button>
   );
   return (
-    <div class={`text ${name}`}>
+    <div {...frame}>
       {keep === "start" && <div><Escaped text={first.replace(/\n$/, "")} /></div>}
       {keep === "end" && button}
       {body}

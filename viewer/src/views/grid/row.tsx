@@ -5,7 +5,7 @@ import type { Outcome, RunPage } from "../../shapes";
 import { route, runAddress } from "../../state/route";
 import { gridLayout, outcomeOf, runId } from "../../state/run_ids";
 import { memo } from "../../ui/memo";
-import { GLYPHS } from "../../ui/outcome";
+import { GRID_GLYPHS } from "../../ui/outcome";
 import { escaped } from "../conversation/escapes";
 import { type GridSizes, ROW_PX } from "./sizes";
 
@@ -72,8 +72,8 @@ function Cell({ page, at, sizes, fn, holds, isCurrent, isOpen, onOpen }: CellPro
       href={runAddress(page.head.row.name, id, route.value.query)} onClick={open}
       aria-label={`${id}: ${outcome}${text && text !== outcome ? `, ${text}` : ""}`} aria-current={isOpen ? "true" : undefined}
       title={titleOf(page, at, `${id}: ${outcome}`)}>
-      <span class="cell-glyph" aria-hidden="true">{GLYPHS[outcome]}</span>
-      {sizes.cell !== "slim" && <span class="cell-text">{text}</span>}
+      <span class="cell-glyph" aria-hidden="true">{GRID_GLYPHS[outcome]}</span>
+      {sizes.cell !== "slim" && text !== "1.000" && <span class="cell-text">{text}</span>}
     </a>
   );
 }

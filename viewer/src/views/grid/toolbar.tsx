@@ -4,10 +4,10 @@ import { functionNames } from "../../query/parse";
 import { ordersOf } from "../../query/order";
 import type { Outcome, RunPage } from "../../shapes";
 import { setQuery } from "../../state/route";
-import { hasTerm, type RunQuery, toggleTerm } from "../../state/run_query";
+import { hasTerm, orderOf, type RunQuery, toggleTerm } from "../../state/run_query";
 import { Choice } from "../../ui/choice";
 import { ToggleChip, type Tone } from "../../ui/chip";
-import { GLYPHS } from "../../ui/outcome";
+import { GRID_GLYPHS } from "../../ui/outcome";
 import { QueryBar } from "./query_bar";
 
 const TONES: Partial<Record<Outcome, Tone>> = { passed: "passed", failed: "failed", unmeasured: "unmeasured", running: "accent" };
@@ -25,18 +25,18 @@ export function Toolbar({ page, shown }: { page: RunPage; shown: RunQuery }) {
           <span class="toolbar-counts" role="status">{countsText(page, shown)}</span>
           <div class="row" role="group" aria-label="Filter by outcome">
             {ORDER.filter((outcome) => all[outcome] > 0).map((outcome) => (
-              <ToggleChip key={outcome} tone={TONES[outcome]} glyph={GLYPHS[outcome]} pressed={!shown.query.problem && hasTerm(shown.text, `status:${outcome}`)}
+              <ToggleChip key={outcome} tone={TONES[outcome]} glyph={GRID_GLYPHS[outcome]} pressed={!shown.query.problem && hasTerm(shown.text, `status:${outcome}`)}
                 onClick={() => toggleTerm(shown.text, `status:${outcome}`)}>{outcome} <span class="number">{count(all[outcome])}</span></ToggleChip>
             ))}
           </div>
         </div>
         <div class="row">
           {functions.length > 1 && (
-            <Choice label="Scores" value={shown.fn} options={[...(decidesAlone ? [] : [{ value: "", title: "the one that decided" }]), ...functions.map((name) => ({ value: name, title: name }))]}
+            <Choice label="Scores" value={shown.fn} options={[...(decidesAlone ? [] : [{ value: "", title: "deciding score" }]), ...functions.map((name) => ({ value: name, title: name }))]}
               onChange={(value) => setQuery({ score: value })} />
           )}
           <Choice label="Order" value={shown.order} options={ordersOf(page).map(([value, title]) => ({ value, title }))}
-            onChange={(value) => setQuery({ sort: value === "index" ? null : value })} />
+            onChange={(value) => setQuery({ sort: value === orderOf(page) ? null : value })} />
         </div>
       </div>
     </div>

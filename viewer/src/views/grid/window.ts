@@ -5,6 +5,7 @@ import { ROW_PX } from "./sizes";
 
 /** Rows that are laid out above and below those in sight; scrolling by fewer lays out nothing. */
 const MARGIN = 12;
+const MOST_PRINTED = 2000;
 
 export interface GridWindow {
   first: number;
@@ -26,7 +27,12 @@ export function useWindow(scroller: RefObject<HTMLElement>, nRows: number): Grid
     frame.addEventListener("scroll", look, { passive: true });
     const observer = new ResizeObserver(look);
     observer.observe(frame);
+    const print = () => setView({ first: 0, visible: MOST_PRINTED });
+    addEventListener("beforeprint", print);
+    addEventListener("afterprint", look);
     return () => {
+      removeEventListener("beforeprint", print);
+      removeEventListener("afterprint", look);
       frame.removeEventListener("scroll", look);
       observer.disconnect();
     };

@@ -1,7 +1,7 @@
 // The rows that pass in some eval runs and not in others: a cell for each eval run, the oldest first.
-import { useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { count, plural } from "../../format";
-import type { FlippingRow, HistoryPage } from "../../shapes";
+import type { FlippingRow, ModelHistory } from "../../shapes";
 import { useKeys } from "../../state/keys";
 import { runAddress } from "../../state/route";
 import { Glyph, Unseen } from "../../ui/parts";
@@ -9,13 +9,11 @@ import { Glyph, Unseen } from "../../ui/parts";
 const AT_ONCE = 100;
 const GLYPHS = { passed: "✓", failed: "✗", half: "½" };
 
-export function FlippingRows({ page }: { page: HistoryPage }) {
+export function FlippingRows({ page }: { page: ModelHistory }) {
   const [most, setMost] = useState(AT_ONCE);
-  const body = useRef<HTMLTableSectionElement>(null);
   const move = (by: 1 | -1): void | false => {
-    const row = document.activeElement?.closest("tr");
-    const at = row && body.current?.contains(row) ? row.sectionRowIndex : -1;
-    const next = body.current?.rows[at + by]?.querySelector<HTMLElement>("a");
+    const rows = [...document.querySelectorAll(".flip-rows tbody tr")]; // those of all models
+    const next = rows[rows.indexOf(document.activeElement!.closest("tr")!) + by]?.querySelector("a");
     if (!next) return false;
     next.focus();
   };
@@ -29,17 +27,17 @@ export function FlippingRows({ page }: { page: HistoryPage }) {
   if (!page.rows.length && !page.n_steady) return <p class="muted">No row was measured in two of these eval runs.</p>;
   if (!page.rows.length) return <p class="muted">No row passed in one eval run and failed in another. {steady}</p>;
   return (
-    <section class="flips" aria-label="Rows that flip">
+    <section class="flips" aria-label={`Rows of ${page.model} that flip`}>
       <div class="row history-head">
-        <h2>{plural(page.rows.length, "row")} that flip</h2>
+        <h3>{plural(page.rows.length, "row")} that flip</h3>
         <span class="muted small">A row passes if more than half of its measured runs do, and fails if fewer do; half is neither. {plans > 1 && "Eval runs of all plans count. "}Rows that pass only sometimes flip by chance. {steady}</span>
       </div>
-      <div class="table-frame" tabIndex={0} role="region" aria-label="Rows that flip, by eval run">
+      <div class="table-frame cards" tabIndex={0} role="region" aria-label={`Rows that flip, by eval run of ${page.model}`}>
         <table class="flip-rows">
           <thead>
             <tr><th scope="col">row</th><th scope="col" class="number">flips</th><th scope="col">{plural(page.points.length, "eval run")}, the newest on the right</th><th scope="col">prompt</th></tr>
           </thead>
-          <tbody ref={body}>{page.rows.slice(0, most).map((row) => <Row key={`${row.digest} ${row.row_index}`} page={page} row={row} isWide={isWide} />)}</tbody>
+          <tbody>{page.rows.slice(0, most).map((row) => <Row key={`${row.digest} ${row.row_index}`} page={page} row={row} isWide={isWide} />)}</tbody>
         </table>
       </div>
       {page.rows.length > most && (
@@ -49,18 +47,18 @@ export function FlippingRows({ page }: { page: HistoryPage }) {
   );
 }
 
-function Row({ page, row, isWide }: { page: HistoryPage; row: FlippingRow; isWide: boolean }) {
+function Row({ page, row, isWide }: { page: ModelHistory; row: FlippingRow; isWide: boolean }) {
   return (
     <tr>
       <th scope="row">row{row.row_index}</th>
-      <td class="number">{row.flips}</td>
+      <td class="number" data-title="flips">{row.flips}</td>
       <td><span class={isWide ? "flip-cells flip-cells-wide" : "flip-cells"}>{page.points.map((_, at) => <Cell key={at} page={page} row={row} at={at} />)}</span></td>
       <td class="flip-prompt" dir="auto" title={row.prompt}>{row.prompt}</td>
     </tr>
   );
 }
 
-function Cell({ page, row, at }: { page: HistoryPage; row: FlippingRow; at: number }) {
+function Cell({ page, row, at }: { page: ModelHistory; row: FlippingRow; at: number }) {
   const { name } = page.points[at].row;
   const passed = row.passed[at], measured = row.measured[at], index = row.row_indices[at];
   if (passed === null || measured === null || index === null)

@@ -6,15 +6,16 @@ import { escaped } from "../conversation/escapes";
 
 export function About({ page }: { page: RunPage }) {
   const { head } = page;
-  const results = Object.entries(head.results);
+  const results = Object.entries(head.results).filter(([, value]) => value !== null);
   const isFolded = (value: unknown) => typeof value === "object" && value !== null && Object.keys(value).length > 0;
   return (
     <div class="about">
       <p class="row"><code class="about-path">{head.path}</code><CopyButton text={head.path} label="Copy path" /></p>
+      <p class="small">{head.circumstances.join(" · ")}</p>
       {head.html_conversations !== "all" && (
         <p>{head.html_conversations === "none" ? "This report holds no conversations." : "This report holds the conversations of runs that did not pass."}</p>
       )}
-      {results.length > 0 && <h2>Results, without rows</h2>}
+      {results.length > 0 && <h2>Run details</h2>}
       <Facts value={Object.fromEntries(results.filter(([, value]) => !isFolded(value)))} />
       {results.filter(([, value]) => isFolded(value)).map(([key, value]) => (
         <Disclosure key={key} summary={key} open={key === "config" || key === "provenance"}><Facts value={value as Record<string, unknown>} /></Disclosure>

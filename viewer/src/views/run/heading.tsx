@@ -4,13 +4,14 @@ import { count } from "../../format";
 import { written } from "../../state/route";
 import { GATES, StatusChip } from "../../ui/chip";
 import { RunRate } from "../../ui/rate";
+import { Spoken } from "../../ui/run_name";
 
 export function RunHeading({ page, isShort }: { page: RunPage; isShort: boolean }) {
   const { row } = page.head;
   return (
     <div class="run-head">
       <div class="row run-title">
-        <h1 title={page.head.path}>{row.name}</h1>
+        <h1><Spoken row={row} /></h1>
         <StatusChip row={row} />
         {row.status === "running" && row.ended !== null && row.selected !== null && (
           <span class="run-progress small">
@@ -24,7 +25,7 @@ export function RunHeading({ page, isShort }: { page: RunPage; isShort: boolean 
       </div>
       {!isShort && (
         <>
-          <p class="run-circumstances muted small">{page.head.circumstances.join(" · ")}</p>
+          <p class="run-circumstances muted small">{[...(row.eval ? [row.name] : []), ...page.head.circumstances].join(" · ")}</p>
           <Verdict page={page} />
           {page.head.remarks.length > 0 && (
             <ul class="run-remarks small">
@@ -51,6 +52,9 @@ function Verdict({ page }: { page: RunPage }) {
   );
 }
 
+/** The parts of the line on the pass rate that stand beside it, in large. */
+const SHOWN_BESIDE = /^pass rate [0-9.]+: (.+); 95% interval .*$/;
+
 /** A line of the verdict, as the terminal prints it, with the mark of the gate that it is about. */
 function VerdictLine({ line, gates, isFirst }: { line: string; gates: { gate: string; state: string }[]; isFirst: boolean }) {
   const gate = gates.find((each) => line.startsWith(`gate ${each.gate}:`));
@@ -59,7 +63,7 @@ function VerdictLine({ line, gates, isFirst }: { line: string; gates: { gate: st
   return (
     <li class={kind}>
       <span class={`verdict-mark${tone && ` outcome-${tone}`}`} aria-hidden="true">{glyph}</span>
-      <span>{line.trim()}</span>
+      <span>{line.trim().replace(SHOWN_BESIDE, "$1")}</span>
     </li>
   );
 }

@@ -1,4 +1,5 @@
 // Filters of the list of eval runs, which are kept in the address.
+import { useState } from "preact/hooks";
 import type { RunEntry } from "../../shapes";
 import { count } from "../../format";
 import { route, setQuery } from "../../state/route";
@@ -18,18 +19,19 @@ export function filtered(runs: readonly RunEntry[], query: URLSearchParams): rea
 
 /** The orders for a narrow page, which has no heads to click on. */
 const ORDERS = [
-  { value: "", title: "newest first" }, { value: "rate", title: "lowest pass rate first" }, { value: "-rate", title: "highest pass rate first" },
-  { value: "-cost", title: "highest cost first" }, { value: "-time", title: "longest first" }, { value: "run", title: "by name" },
+  { value: "", title: "newest first" }, { value: "rate", title: "lowest pass rate first" }, { value: "-cost", title: "highest cost first" },
 ];
 
 export function Filters({ runs, shown }: { runs: readonly RunEntry[]; shown: number }) {
   const { query } = route.value;
+  const [isOpen, setOpen] = useState(false);
   const isFiltered = KEYS.some((key) => query.has(key)) || query.has("text");
   return (
-    <div class="row filters" role="search">
+    <div class={`row filters${isOpen ? " filters-open" : ""}`} role="search">
       <input type="search" id="filter-text" autocomplete="off" placeholder="Filter by name" aria-label="Filter by name" value={query.get("text") ?? ""}
         onInput={(event) => setQuery({ text: event.currentTarget.value || null })}
         onKeyDown={(event) => { if (event.key === "Escape") { event.currentTarget.blur(); event.stopPropagation(); } }} />
+      <button class="button narrow-only" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>Filters</button>
       {KEYS.map((key) => <Filter key={key} name={key} runs={runs} value={query.get(key)} />)}
       <Choice label="order" hidesLabel class="narrow-only" value={query.get("sort") ?? ""} options={ORDERS} onChange={(sort) => setQuery({ sort: sort || null })} />
       <span class="filters-shown muted number" role="status">

@@ -1,5 +1,6 @@
 // The two eval runs that are ticked to be compared.
 import type { RunsPage } from "../../shapes";
+import { shortName } from "../../ui/run_name";
 import { go, route, setQuery, written } from "../../state/route";
 
 const SEPARATOR = " ";
@@ -34,10 +35,9 @@ export function PickedRuns({ pair }: { pair: string[] }) {
   const [a, b] = pair;
   return (
     <div class="picked panel row" role="region" aria-label="Compare">
-      <span class="picked-names">{b ? <><b>{b}</b> <span class="muted">compared with</span> <b>{a}</b></> : <><b>{a}</b> <span class="muted">tick another one to compare</span></>}</span>
+      <span class="picked-names">{b ? <><b>{shortName(b)}</b> <span class="muted">compared with</span> <b>{shortName(a)}</b></> : <><b>{shortName(a)}</b> <span class="muted">tick another one to compare</span></>}</span>
       <span class="row">
         {b && <a class="button button-primary" href={written({ name: "compare", a, b, digest: null })}>Compare <kbd>c</kbd></a>}
-        {b && <button class="button" onClick={() => go({ name: "compare", a: b, b: a, digest: null })}>Other way round</button>}
         <button class="button button-quiet" onClick={() => setQuery({ pick: null })}>Clear</button>
       </span>
     </div>

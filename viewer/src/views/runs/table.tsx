@@ -1,24 +1,25 @@
 // The table of eval runs. Its numbers are those of `pytest-osmosis runs list`.
 import type { RunEntry } from "../../shapes";
-import { count, moment, plural, runCost, span, UNKNOWN } from "../../format";
-import { route, runAddress, setQuery, written } from "../../state/route";
+import { count, plural, runCost, span, UNKNOWN } from "../../format";
+import { route, setQuery, written } from "../../state/route";
 import { gatesText, GatesChip, StatusChip } from "../../ui/chip";
 import { Rate } from "../../ui/rate";
 import { type Column, Table } from "../../ui/table";
+import { Age, RunLink } from "../../ui/run_name";
 import { togglePick } from "./picked";
 import { Unseen } from "../../ui/parts";
 
 export const columns: Column<RunEntry>[] = [
-  { name: "run", title: "eval run", cell: (run) => <Name run={run} />, isHead: true, by: (run) => run.name, class: "run-name" },
-  { name: "status", title: "status", cell: (run) => <Status run={run} />, by: (run) => run.status, class: "run-status" },
-  { name: "rate", title: "pass rate, 95% interval", cell: (run) => <PassRate run={run} />, by: (run) => run.pass_rate, class: "run-rate" },
-  { name: "gates", title: "gates", cell: (run) => <GatesChip gates={run.gates} />, by: (run) => (run.gates.length ? gatesText(run.gates) : null), class: "run-gates" },
+  { name: "run", title: "eval", cell: (run) => <Name run={run} />, isHead: true, by: (run) => run.eval ?? run.name, class: "run-name" },
   { name: "model", title: "model", cell: (run) => <Model run={run} />, by: (run) => run.model, class: "run-model",
     also: [{ name: "dataset", title: "dataset", by: (run) => run.dataset }] },
+  { name: "started", title: "age", cell: (run) => <Time run={run} />, by: (run) => run.started_at, first: "down", class: "run-time",
+    also: [{ name: "time", title: "time", by: (run) => run.duration_s, first: "down" }] },
+  { name: "status", title: "status", cell: (run) => <Status run={run} />, by: (run) => run.status, class: "run-status" },
+  { name: "rate", title: "pass rate", cell: (run) => <PassRate run={run} />, by: (run) => run.pass_rate, class: "run-rate" },
+  { name: "gates", title: "gates", cell: (run) => <GatesChip gates={run.gates} />, by: (run) => (run.gates.length ? gatesText(run.gates) : null), class: "run-gates" },
   { name: "cost", title: "cost", cell: (run) => <Cost run={run} />, by: (run) => run.cost_usd, isNumber: true, first: "down", class: "run-cost",
     also: [{ name: "tokens", title: "tokens", by: (run) => run.tokens, first: "down" }] },
-  { name: "started", title: "started (UTC)", cell: (run) => <Time run={run} />, by: (run) => run.started_at, isNumber: true, first: "down", class: "run-time",
-    also: [{ name: "time", title: "time", by: (run) => run.duration_s, first: "down" }] },
 ];
 
 export function RunsTable({ rows, pair }: { rows: readonly RunEntry[]; pair: string[] }) {
@@ -41,10 +42,10 @@ export function RunsTable({ rows, pair }: { rows: readonly RunEntry[]; pair: str
 
 function Name({ run }: { run: RunEntry }) {
   return (
-    <>
-      <a class="run-link cell-line" data-run={run.name} href={runAddress(run.name)}>{run.name}</a>
-      {run.eval && <a class="run-eval cell-line cell-small" href={written({ name: "history", eval: run.eval })} title={`History of ${run.eval}`}>{run.eval}</a>}
-    </>
+    <span class="run-names">
+      <RunLink row={run} />
+      {run.eval && <a class="small" href={written({ name: "history", eval: run.eval })} aria-label={`history of ${run.eval}`}>history</a>}
+    </span>
   );
 }
 
@@ -59,7 +60,7 @@ function Status({ run }: { run: RunEntry }) {
 }
 
 /** The pass rate; for a part counts, since its rate would say nothing about the whole. */
-function PassRate({ run }: { run: RunEntry }) {
+export function PassRate({ run }: { run: RunEntry }) {
   if (run.counted === null) return <Progress run={run} />;
   const unmeasured = run.counted - (run.measured ?? 0);
   const counts = run.passed === null ? (run.counted ? `none of ${count(run.counted)} measured` : "")
@@ -92,7 +93,7 @@ function Model({ run }: { run: RunEntry }) {
   );
 }
 
-function Cost({ run }: { run: RunEntry }) {
+export function Cost({ run }: { run: RunEntry }) {
   return (
     <>
       <span class="cell-line">{runCost(run)}</span>
@@ -102,10 +103,9 @@ function Cost({ run }: { run: RunEntry }) {
 }
 
 function Time({ run }: { run: RunEntry }) {
-  const commit = run.git_commit ? `commit ${run.git_commit.slice(0, 12)}${run.git_dirty ? ", with changes" : ""}` : undefined;
   return (
     <>
-      <span class="cell-line" title={commit}>{moment(run.started_at).replace(" UTC", "")}</span>
+      <span class="cell-line"><Age row={run} /></span>
       <span class="cell-line cell-small">{span(run.duration_s)}</span>
     </>
   );
