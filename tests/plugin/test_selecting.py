@@ -56,6 +56,19 @@ MISSING = [
 ]
 
 
+@pytest.mark.journey
+def test_collect_only_starts_nothing_and_what_is_missing_hides_no_wrong_id(workspace: Workspace) -> None:
+    model = {"base_url": "http://127.0.0.1:1/v1", "api_key_env": "A_KEY_THAT_IS_NOT_SET"}
+    workspace.eval(model=model, secrets={"required": ["A_SECRET_THAT_IS_NOT_SET"]}, gate={"pass_rate": ">= 0.5"})
+    workspace.write("rewards.py", "raise SystemExit('a host was started')\n")
+    listed = [line for line in workspace.run(CONFIG, "--co", "-q", exits=0).outlines if "::" in line]
+
+    assert listed == [f"configs/eval/x.toml::x[row{row}-run0]" for row in range(3)]
+    refused = workspace.run("configs/eval/x.toml::x[row9-run0]", exits=4)
+    refused.stderr.fnmatch_lines(["ERROR: *A_SECRET_THAT_IS_NOT_SET: missing*", "ERROR: *row9-run0?: not found; *"])
+    assert not (workspace.root / ".osmosis").exists()
+
+
 def test_ids_of_missing_tests_are_usage_errors_with_one_that_exists(workspace: Workspace) -> None:
     """Under xdist too, where pytest would collect nothing and exit with 5."""
     workspace.eval(evaluation={"n": 2}, data={"rows": "0"}, gate={"pass_rate": ">= 0.5"})
