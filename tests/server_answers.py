@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from tests import servers
 from tests.servers import Behaviour
 
-Kind = tuple[str, bool, str, int | None]
+Kind = tuple[str, bool, str, int]
 
 MODEL_400: Kind = ("model", False, "no", 400)
 DENIED: Kind = ("provider", False, "always", 401)
