@@ -141,7 +141,11 @@ def test_a_report_holds_pages_comparisons_and_histories(there: Cli, real_runs: R
     worse = report.page(report.index["comparisons"][f"{names[0]} {names[1]}"])
     assert (worse["a"]["name"], worse["b"]["name"]) == tuple(names[:2])
     assert sum(row["change"] == "worse" for row in worse["rows"]) > 0
-    assert {eval: len(report.page(id)["points"]) for eval, id in report.index["histories"].items()} == {"x": 2, "y": 1}
+    histories = {eval: report.page(id)["models"] for eval, id in report.index["histories"].items()}
+    assert {eval: [len(each["points"]) for each in models] for eval, models in histories.items()} == {
+        "x": [2],
+        "y": [1],
+    }
     table = report.index["list"]["tables"][0]
     assert [entry["run"] for entry in table] == names
     assert all(entry["finding"] for entry in table[1:])
