@@ -29,6 +29,7 @@ from pytest_osmosis.plugin.items import (
     eval_id_of,
     eval_items,
     may_run,
+    rarely_collected,
     ungrouped,
     unit_key,
 )
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
 
 
 IDLE_S = 0.2
-COLLECT_AFTER = 10_000
-"""The threshold of the garbage collector while tests run: each makes many objects, and few of them in cycles."""
 
 
 class ControllerPlugin:
@@ -249,18 +248,9 @@ class CompletionLoop:
         self._progress = progress
 
     @pytest.hookimpl(tryfirst=True)
+    @rarely_collected()
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run all items as pytest's own loop does, but in another order."""
-        threshold = gc.get_threshold()
-        gc.freeze()  # tests stay to the end, so no collection needs to look at them
-        gc.set_threshold(threshold[0] and max(threshold[0], COLLECT_AFTER), *threshold[1:])
-        try:
-            return self._run_all(session)
-        finally:
-            gc.set_threshold(*threshold)
-            gc.unfreeze()
-
-    def _run_all(self, session: pytest.Session) -> bool:
         self._evals.start()
         sentinel: Sentinel = Sentinel.from_parent(session, name="osmosis")
         ours = [item for item in eval_items(session.items) if item.key not in self._evals.kept_back]

@@ -208,6 +208,23 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
+COLLECT_AFTER = 10_000
+"""The threshold of the garbage collector while tests run: each makes many objects, and few of them in cycles."""
+
+
+@contextmanager
+def rarely_collected() -> Iterator[None]:
+    """Collect garbage rarely inside the block, and look at nothing that was there before: tests stay to the end."""
+    threshold = gc.get_threshold()
+    gc.freeze()
+    gc.set_threshold(threshold[0] and max(threshold[0], COLLECT_AFTER), *threshold[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*threshold)
+        gc.unfreeze()
+
+
 UNNEEDED = (
     *("assertion", "capturemanager", "faulthandler", "logging-plugin", "threadexception", "tmpdir", "unittest"),
     *("unraisableexception", "warnings"),
