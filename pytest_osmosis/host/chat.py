@@ -464,8 +464,9 @@ class RolloutChat:
 
     def _with_headers(self, request: ChatRequest) -> ChatRequest:
         """Return a request with the headers whose values are in the state of every rollout; its own ones stay."""
-        headers = self._headers
-        return replace(request, headers=merged_headers(headers, request.headers)) if headers else request
+        if not self._headers:
+            return request
+        return replace(request, headers=merged_headers(self._headers, request.headers))
 
     async def _stay_within_bounds(self, turn: int) -> None:
         """Raise `BoundError` if a request must not begin. An agent that asks on and on must not hold the event loop."""

@@ -88,7 +88,7 @@ class EvalPreparer:
                     evals.not_loaded[f"{file_id(self._config, file)}::{name.entry or file.stem}"] = error
                 else:
                     problems += [problem for problem in error.problems if problem not in problems]
-                    problems += self._problems_of_ids(name) if not listed else []
+                    problems += self._problems_of_ids(name)
                 continue
             evals.prepared[id] = prepared
             if not listed:
@@ -121,9 +121,9 @@ class EvalPreparer:
     def _problems_of_ids(self, name: NamedEntry) -> Iterator[Problem]:
         """Yield problems with node ids of an eval that cannot run, but can be listed: without a secret, for example."""
         rows = [unit.row for unit in units_in_arguments(self._config, name.path, name.entry)]
-        request = replace(self.request(name.path, name.entry, listed=True), named_rows=rows, shard=self._options.shard)
         if self._named.stored is not None or not rows:
             return
+        request = replace(self.request(name.path, name.entry, listed=True), named_rows=rows, shard=self._options.shard)
         try:
             yield from problems_of_ids(self._config, name.path, begin(request, self.around)())
         except ProblemsError:
