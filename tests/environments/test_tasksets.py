@@ -79,6 +79,8 @@ def test_each_host_scores_a_task_with_the_config_that_the_taskset_gave_it(worksp
         ("env_args = {judge = {}}", "its agents are agent, judge; name the one whose reward is the score in*"),
         ('scored_agent = "agnet"', 'scored_agent: its agents are agent, got agnet, did you mean "agent"[?]'),
         ("", "its tasks never end; say how many to take*"),
+        ("taskset = {n = 0}", ": load() has no rows"),
+        ('taskset = {n = "x"}', " does not load: load() failed: TypeError: *"),
         ("env_args = {solver = {}}", "*its taskset cannot be made: ValueError: extra keys: *solver*"),
     ],
 )

@@ -265,6 +265,7 @@ _MISSING: Any = object()
 
 def _told_by(env_id: str, loaded: LoadedEnvironment, rows: Path) -> dict[str, Any]:
     environment = loaded.environment
+    source = "load()" if isinstance(environment, TasksetEnvironment) else "get_eval_dataset()"
     try:
         dataset = environment.get_eval_dataset()
         n_rows = _write_rows(env_id, dataset, rows)
@@ -272,10 +273,10 @@ def _told_by(env_id: str, loaded: LoadedEnvironment, rows: Path) -> dict[str, An
     except CodeError:
         raise
     except BaseException as error:
-        text = f"environment {env_id} does not load: get_eval_dataset() failed: {error_in_words(error)}"
+        text = f"environment {env_id} does not load: {source} failed: {error_in_words(error)}"
         raise CodeError(text, user_traceback(error)) from error
     if not n_rows:
-        raise CodeError(f"environment {env_id}: get_eval_dataset() has no rows")
+        raise CodeError(f"environment {env_id}: {source} has no rows")
     notes = [*loaded.notes]
     if [getattr(environment, name, _MISSING) for name in ("eval_dataset", "eval_dataset_source")] == [None, None]:
         notes.append("it has no eval dataset, so its rows are those of its train dataset")
