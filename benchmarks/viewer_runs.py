@@ -14,10 +14,12 @@ import json
 import random
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from benchmarks.viewer_conversations import Conversation, Question, conversation, questions
 from pytest_osmosis.addons.viewer.stored_results import rebuild

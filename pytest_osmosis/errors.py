@@ -21,16 +21,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Literal, Self
+
+from msgspec import Struct
 
 
 class OsmosisError(Exception):
     """The base class of all errors of pytest-osmosis."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(Struct, frozen=True):
     """One mistake in the user's input. `where` is its place, like "configs/eval/x.toml:9" or "--osmosis-n".
 
     >>> print(Problem("x.toml:9", '[evaluation] n: must be an integer of at least 1, got 0'))

@@ -21,9 +21,10 @@ import subprocess
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Literal, NamedTuple
+
+from msgspec import Struct
 
 from pytest_osmosis.processes.child import GUARD
 from pytest_osmosis.processes.guarding import remove
@@ -214,8 +215,7 @@ WORKTREES = Path(".osmosis", "worktrees")
 WHOLE = ("-c", "core.sparseCheckout=false", "-c", "submodule.recurse=false")
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True):
     """A commit of the repository that holds a workspace.
 
     `repository` is the top folder of its work tree, and `subfolder` the path of the workspace in it, "." for the top
@@ -293,8 +293,7 @@ def _said(folder: Path, *arguments: str) -> str:
     return answer.text
 
 
-@dataclass(frozen=True, slots=True)
-class Worktree:
+class Worktree(Struct, frozen=True):
     """The files of a commit. `workspace` is the folder that the workspace is there."""
 
     commit: Commit

@@ -8,9 +8,10 @@ import sys
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
+
+from msgspec import Struct
 
 VIEWER = Path(__file__).resolve().parent
 if str(VIEWER.parent) not in sys.path:  # when run as a file
@@ -31,7 +32,7 @@ def typescript() -> str:
         if get_origin(value) is Literal
     ]
     for name, shape in vars(shapes).items():
-        if inspect.isclass(shape) and (typing.is_typeddict(shape) or is_dataclass(shape)):
+        if inspect.isclass(shape) and (typing.is_typeddict(shape) or issubclass(shape, Struct)):
             keys = typing.get_type_hints(shape)
             parts.append(_interface(name, keys))
     return "\n".join(parts)

@@ -12,10 +12,11 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from types import NoneType
 from typing import Any, NewType, TypeVar, get_args
+
+from msgspec import Struct
 
 from pytest_osmosis.files.reading import JsonFault, parsed
 from pytest_osmosis.text.chat_messages import answer_of
@@ -46,8 +47,7 @@ PARTS = (ANSWER, "last_line", "code_block")
 AFTER, JSON = "after", "json"
 
 
-@dataclass(frozen=True, slots=True)
-class SeenRollout:
+class SeenRollout(Struct, frozen=True):
     """A rollout as checks see it. The first `n_prompt` messages are the prompt's.
 
     `ms` is how long it took, `usage` its tokens by kind, `cost_usd` returns what they cost; None: unknown.
@@ -59,7 +59,7 @@ class SeenRollout:
     finish_reason: str | None = None
     ms: float | None = None
     usage: Mapping[str, int] | None = None
-    cost_usd: Callable[[], float | None] = field(default=lambda: None)
+    cost_usd: Callable[[], float | None] = lambda: None
 
     @property
     def own(self) -> Sequence[Mapping[str, Any]]:
@@ -67,8 +67,7 @@ class SeenRollout:
         return self.messages[self.n_prompt :]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckKind:
+class CheckKind(Struct, frozen=True):
     """A kind of checks. `parameters` are those that a config may set."""
 
     name: str
@@ -115,12 +114,11 @@ class Absent(Exception):
     """The text or value that a check looks at is not there. The check fails, negated or not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """A check of a config: a kind with its parameters. Call it with a rollout."""
 
     kind: CheckKind
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = {}
     on: On = ANSWER
     negate: bool = False
 

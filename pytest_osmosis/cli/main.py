@@ -13,9 +13,10 @@ import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+
+from msgspec.structs import replace
 
 import pytest_osmosis
 from pytest_osmosis import seams

@@ -10,8 +10,9 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, get_args
+
+from msgspec import Struct
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.report.style import ansi, painted
@@ -39,8 +40,7 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
     add_color_option(parser)
 
 
-@dataclass(frozen=True, slots=True)
-class CommandOutput:
+class CommandOutput(Struct, frozen=True):
     """Prints for one command: text through `sanitizer`, and in colours."""
 
     sanitizer: Sanitizer

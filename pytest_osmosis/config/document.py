@@ -19,6 +19,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from msgspec import Struct
+
 from pytest_osmosis.config.kinds import dotted, key_text, toml, within_levels
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.files.reading import FileFault, read_text, something_at
@@ -211,8 +213,7 @@ _REPORT_ORDER: Mapping[ConfigLevel, int] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Override:
+class Override(Struct, frozen=True):
     """A value that comes from outside of files. `origin` names its source, as in "--osmosis-n".
 
     A string is parsed by the kind of the key. With `as_toml` it is parsed as TOML first. Any other value is used as if
@@ -229,8 +230,7 @@ class Override:
     level: Literal["command", "environment", "test", "ini"] = "command"
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Struct, frozen=True):
     """The place where a key was set: `keys` of a document, or a text like "--osmosis-n"."""
 
     level: ConfigLevel

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from msgspec import Struct
+
 from pytest_osmosis.config.document import Document, is_folder, read_document
 from pytest_osmosis.config.draft import read_value, shown_value
 from pytest_osmosis.config.eval_kinds import EMPTY, headers, url, variable_name
@@ -88,8 +90,7 @@ ENDPOINT = replace(
 TABLES = {"endpoint": ENDPOINT}
 
 
-@dataclass(frozen=True, slots=True)
-class Registry:
+class Registry(Struct, frozen=True):
     """The endpoints of the file `label`, by their ids."""
 
     label: str

@@ -9,11 +9,13 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from pytest_osmosis.checks.kinds import (
     AFTER,
@@ -194,8 +196,7 @@ MOST_PRICE = 1_000_000.0
 """US dollars per million tokens: a dollar for each. What more would cost, no sum has to hold."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenPrices:
+class TokenPrices(Struct, frozen=True):
     """The price of a model in US dollars per million tokens. A price of None equals `input`."""
 
     input: float
@@ -208,7 +209,7 @@ def token_prices() -> ValueKind:
     """The prices of a model, kept as `TokenPrices`."""
     price = number(f" from 0 to {MOST_PRICE:,.0f}", minimum=0, maximum=MOST_PRICE)
     required = ("input", "output")
-    names = tuple(field.name for field in fields(TokenPrices))
+    names = TokenPrices.__struct_fields__
     optional = ", ".join(names[len(required) :])
     expects = f"a table of {', '.join(required)} and optionally {optional}, each {price.expects}"
     table = record_of(expects, dict.fromkeys(names, price), required)
@@ -239,8 +240,7 @@ Metric = Literal["pass_rate", "mean", "pass_at", "pass_hat", "max_regression"]
 Rule = Literal["point", "lower", "upper"]
 
 
-@dataclass(frozen=True, slots=True)
-class GateRule:
+class GateRule(Struct, frozen=True):
     """One condition of `[gate]` on the whole eval: `metric >= minimum`.
 
     `rule` selects the compared value: the measured one, or the lower or upper end of its interval. `k` is that of

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple
+
+from msgspec.structs import replace
 
 from pytest_osmosis.config.document import Override
 from pytest_osmosis.config.eval_kinds import LOSS, METRICS, is_metric, typed_condition

@@ -13,10 +13,11 @@ import random
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypeAlias, cast
+
+from msgspec import Struct
 
 from pytest_osmosis import seams
 from pytest_osmosis.config.document import is_folder
@@ -123,8 +124,7 @@ Stamp = tuple[int, int]
 """The size of a file, and the time of its last change in nanoseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dataset:
+class Dataset(Struct, frozen=True):
     """The rows of one file, or of the `files` in a folder. Its methods may be called from any thread.
 
     The rows of a `recorded` dataset hold conversations that are only scored. With `is_generated` nobody
@@ -379,8 +379,7 @@ SAMPLE = "sample "
 """Begins the description of a sample."""
 
 
-@dataclass(frozen=True, slots=True)
-class Selected:
+class Selected(Struct, frozen=True):
     """The selected rows: their ranges, their number, and a description like "first 100 of 1,000"."""
 
     ranges: Ranges

@@ -24,11 +24,13 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Set
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from functools import partial
 from io import BytesIO
 from itertools import accumulate
 from typing import Any, BinaryIO
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pytest_osmosis.config.tables import ROW_COLUMNS
 from pytest_osmosis.datasets.rows import (
@@ -53,8 +55,7 @@ _MOST_NOTES = 20
 _CSV_FIX = "quote cells that contain a comma, a quote or a line break, and double the quotes inside them"
 
 
-@dataclass(frozen=True, slots=True)
-class TextRows:
+class TextRows(Struct, frozen=True):
     """The bytes of each row, from `starts` to `ends`, and the 1-based line on which it starts: 24 bytes per row.
 
     `parse` returns the record of a row's text. `unpacked` is the content of a file that was compressed.
@@ -64,7 +65,7 @@ class TextRows:
     text_cells: bool = False
     unpacked: bytes | None = None
     left_out: tuple[str, ...] = ()
-    not_finite: Mapping[str, str] = field(default_factory=dict)
+    not_finite: Mapping[str, str] = {}
     starts: array[int] = field(default_factory=lambda: array("Q"))
     ends: array[int] = field(default_factory=lambda: array("Q"))
     lines: array[int] = field(default_factory=lambda: array("Q"))
@@ -263,8 +264,7 @@ def _reader(fields: Mapping[str, Any], ends: array[int]) -> ParquetReader:
     return ParquetReader(ends, converts, needed, text_cells, tuple(left_out))
 
 
-@dataclass(slots=True, eq=False)
-class ParquetReader:
+class ParquetReader(Struct, eq=False):
     """Reads the records of one Parquet file, and keeps the row group of the last record."""
 
     ends: array[int]
@@ -272,7 +272,7 @@ class ParquetReader:
     needed: Set[str]
     text_cells: bool
     left_out: tuple[str, ...]
-    not_finite: dict[str, str] = field(default_factory=dict)
+    not_finite: dict[str, str] = {}
     _lock: threading.Lock = field(default_factory=threading.Lock)  # protects the group, and prevents two reads at once
     _group_index: int | None = None
     _group: Any = None

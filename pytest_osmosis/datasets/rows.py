@@ -20,9 +20,11 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis.config.tables import ROW_COLUMNS
 from pytest_osmosis.files.reading import WITHOUT_REPEATS, JsonFault
@@ -60,8 +62,7 @@ class Damaged(Exception):
     """A part of the file with many rows cannot be read, for a reason that no single row has."""
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Struct, frozen=True):
     """A Jinja2 template of the prompt over the columns of a row. `render` raises what Jinja2 or an expression raises.
 
     Templates come from configs, and values from datasets: a value is never a template, and attributes of Python's
@@ -99,8 +100,7 @@ class Template:
         return text
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Columns:
+class Columns(Struct, frozen=True, eq=False):
     """The mapping of `[data] columns` from our names to the dataset's, and `[data] user_prompt`."""
 
     mapped: Mapping[str, str]
@@ -244,8 +244,7 @@ class Content(NamedTuple):
     whole: str
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One row. `row_index` is its absolute position, and `line` the 1-based line on which it starts.
 
     `messages` is the prompt, in the format of OpenAI's chat completions; empty in a row that has only metadata.

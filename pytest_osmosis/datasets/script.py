@@ -6,9 +6,10 @@ The run alone decides, so a repeated or resumed run gets the same answer, whiche
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
+
+from msgspec import Struct
 
 from pytest_osmosis.datasets.dataset import Dataset
 from pytest_osmosis.datasets.rows import BadRow, Row
@@ -20,8 +21,7 @@ MOST_READ = 64
 """At most this many rows are read to find another answer than the right one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Struct, frozen=True):
     """The answers of a dataset: of every run, the share `accuracy` gets its row's cell of `column`."""
 
     column: str

@@ -13,8 +13,9 @@ does one that all runs met.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Literal
+
+from msgspec import Struct
 
 from pytest_osmosis.engine.job import Bounds
 from pytest_osmosis.formats.events import RolloutEvent
@@ -26,8 +27,7 @@ ROUNDING = 1 + 1e-9
 """Sums of equal amounts that reach the bound exactly may be a little above it in floats."""
 
 
-@dataclass(slots=True)
-class Spending:
+class Spending(Struct):
     """The amounts of one kind that rollouts and judges used, and their bound.
 
     `amount_of` returns what a rollout used, `judge_amount_of` what its judges used, None if that is unknown. `shown`
@@ -171,8 +171,7 @@ OF_REQUESTS = ("model", "provider")
 """The boundaries of errors that a request met."""
 
 
-@dataclass(slots=True)
-class Systemic:
+class Systemic(Struct):
     """Looks at each rollout of one model as it ends. `probe_error` is the probe's error, if it was not systemic."""
 
     batch_size: int
@@ -182,7 +181,7 @@ class Systemic:
     _cause: str | None = None
     _error: str = ""
     _boundary: str = ""
-    _rows: set[int] = field(default_factory=set)
+    _rows: set[int] = set()
     _differed: bool = False
 
     def is_of_probe(self, rollout: RolloutEvent) -> bool:

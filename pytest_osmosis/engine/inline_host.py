@@ -15,11 +15,13 @@ import sys
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
+
+from msgspec import structs
+from msgspec.structs import replace
 
 from pytest_osmosis import seams
 from pytest_osmosis.engine.host_connection import Heard, HostEnviron, Post
@@ -340,7 +342,7 @@ class InlineHost:
                     self._endpoint.set_variables(hooks=False)
                 code = load(setup)
                 notes = self._sdk_shim.notes if self._sdk_shim is not None else ()
-                self._code = replace(code, notes=(*code.notes, *notes))
+                self._code = structs.replace(code, notes=(*code.notes, *notes))
             self._limits = HostLimits(setup.limit, lambda: None)
             monitor = Unmonitored(self._around)
             models = deniable(self._clients, self._denied)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from msgspec import Struct, field
 
 from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.datasets import Content, Dataset
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.datasets.script import Script
 
 
-@dataclass(frozen=True, slots=True)
-class ResumeJob:
+class ResumeJob(Struct, frozen=True):
     """A resumed eval run, by the rules of its resumption.
 
     The rollouts of `n_kept` selected runs are not made again. `shows` tells if the outcome of a stored run needs its
@@ -39,8 +39,7 @@ def undecided(record: RunRecord, pass_rule: PassRule) -> None:
     """Never stop the eval early."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """The bounds of an eval; None: unbounded. The eval stops once one is reached, or once there are more errors.
 
     `max_errors_text` is `max_errors` as the user wrote it ("10%"); `cost_usd` returns the cost of a rollout, and
@@ -68,20 +67,18 @@ class Limits(NamedTuple):
 Describe = Callable[[RunRecord, PassRule, Transcript], Outcome]
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreInputs:
+class ScoreInputs(Struct, frozen=True):
     """Digests of what scores depend on besides code: the content of each row, and `environment` for the rest.
 
     `published` are the digests by which rows of eval runs are matched.
     """
 
-    rows: Mapping[int, Content] = field(default_factory=dict)
-    published: Mapping[int, str] = field(default_factory=dict)
+    rows: Mapping[int, Content] = {}
+    published: Mapping[int, str] = {}
     environment: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RescoreJob:
+class RescoreJob(Struct, frozen=True):
     """Stored rollouts to score again; nothing is rolled out.
 
     A score is reused if its code and row are unchanged, unless `calls_all` functions. `without_rollout` says why a run
@@ -94,8 +91,7 @@ class RescoreJob:
     whole: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """One eval run. `pass_rule` knows its functions only once the code is loaded.
 
     `n_runs` will be submitted in all, at once or one by one. `probes` are the models (their tags, or that of the judge)
@@ -141,4 +137,4 @@ class Job:
     interleaved: bool = True
     most_scorings: int | None = None
     check_code: Callable[[Mapping[str, str]], None] = lambda code: None
-    result_facts: Mapping[str, Any] = field(default_factory=dict)
+    result_facts: Mapping[str, Any] = {}

@@ -7,8 +7,9 @@ that hosts wait for a place on their cluster; those that have one go on meanwhil
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from pytest_osmosis.engine.run_table import RunState, Stage
 from pytest_osmosis.text.numbers import count, plural
@@ -38,8 +39,7 @@ class Notices:
 MOST_NAMED = 5
 
 
-@dataclass(slots=True)
-class StallNotice:
+class StallNotice(Struct):
     """Speaks once for each `patience_s` in which no run finished. Times are of one monotonic clock."""
 
     patience_s: float
@@ -108,8 +108,7 @@ class Waiting(NamedTuple):
         return f"{count(self.n_waiting)} of {plural(self.n_hosts, 'host')} {verb} for a place: {self.why}"
 
 
-@dataclass(slots=True)
-class WaitNotice:
+class WaitNotice(Struct):
     """Speaks once when hosts wait, unless that was `told` already, and once when none does any more."""
 
     told: bool = False

@@ -15,8 +15,9 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from operator import itemgetter
+
+from msgspec import Struct, field
 
 from pytest_osmosis.engine.job import Limits
 from pytest_osmosis.engine.run_table import Host, RunState
@@ -34,8 +35,7 @@ BURST_S = 0.25
 """Capacity that was not used for up to this long can still be used, as the engine may be late."""
 
 
-@dataclass(slots=True, eq=False)
-class Charge:
+class Charge(Struct, eq=False):
     """An amount charged to a limit at a time. It is `counted` until its minute is over."""
 
     at: float
@@ -43,8 +43,7 @@ class Charge:
     counted: bool = True
 
 
-@dataclass(slots=True)
-class Rate:
+class Rate(Struct):
     """At most `per_minute` in any minute. An amount larger than that is let through on its own."""
 
     per_minute: int
@@ -83,8 +82,7 @@ class Rate:
         return amount * WINDOW_S / self.per_minute
 
 
-@dataclass(slots=True)
-class Estimate:
+class Estimate(Struct):
     """Estimates the tokens of a request from those of earlier requests."""
 
     _answers: int = 0
@@ -109,8 +107,7 @@ class Estimate:
         self._output_tokens += usage["output_tokens"]
 
 
-@dataclass(slots=True, eq=False)
-class PermitAsk:
+class PermitAsk(Struct, eq=False):
     """A request that waits for its permit, or has it and no answer yet. `state` is None if its run is over."""
 
     host: Host
@@ -120,8 +117,7 @@ class PermitAsk:
     charges: tuple[Charge, ...] = ()
 
 
-@dataclass(slots=True)
-class Permits:
+class Permits(Struct):
     """All permits of an eval for one kind of requests: of rollouts, or of judges (`prefix` "judge.").
 
     `held_s` is how long each limit held back requests, `held_by` the limit that does now.
@@ -129,12 +125,12 @@ class Permits:
 
     limits: Limits
     prefix: str = ""
-    held_s: dict[str, float] = field(default_factory=dict)
+    held_s: dict[str, float] = {}
     held_by: str | None = None
-    _rates: dict[str, Rate] = field(default_factory=dict)
+    _rates: dict[str, Rate] = {}
     _estimate: Estimate = field(default_factory=Estimate)
     _waiting: deque[PermitAsk] = field(default_factory=deque)
-    _granted: dict[tuple[Host, int], PermitAsk] = field(default_factory=dict)
+    _granted: dict[tuple[Host, int], PermitAsk] = {}
     _looked_at: float = 0.0
     _next_at: float = 0.0
 

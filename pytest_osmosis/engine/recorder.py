@@ -7,10 +7,11 @@ import os
 import platform
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Any, Literal, TypeVar
+
+from msgspec.structs import asdict, replace
 
 from pytest_osmosis.engine.job import Job
 from pytest_osmosis.errors import JournalError

@@ -16,6 +16,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from msgspec import Struct
+
 from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.host_connection import Connection
@@ -122,20 +124,19 @@ class Host:
             self.connection.send(requests)
 
 
-@dataclass(slots=True, eq=False)
-class ScoringGroup:
+class ScoringGroup(Struct, eq=False):
     """One group. `missing` members are neither rolled out nor failed; `waiting` ones are scored together.
 
     `owner` is the host that rolls them out, `host` the one that scores them now. `arrived` have their scores of it.
     """
 
     missing: set[RunId]
-    waiting: dict[RunId, RunState] = field(default_factory=dict)
+    waiting: dict[RunId, RunState] = {}
     n_failed: int = 0
     broken: str | None = None
     owner: Host | None = None
     host: Host | None = None
-    arrived: set[RunId] = field(default_factory=set)
+    arrived: set[RunId] = set()
 
     @property
     def members(self) -> list[RunState]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from pytest_osmosis.clock import SYSTEM, Clock
 from pytest_osmosis.config.tables import EvalConfig
@@ -29,8 +30,7 @@ from pytest_osmosis.rollouts.environment import EnvironmentSource
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
-@dataclass(frozen=True, slots=True)
-class RunSettings:
+class RunSettings(Struct, frozen=True):
     """The settings of an eval run that come from the pytest session.
 
     `environ` is the environment of hosts, to which the config's variables and the secrets are added; `pythonpath` holds

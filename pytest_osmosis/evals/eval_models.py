@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, structs
 
 from pytest_osmosis.config.endpoints import RegisteredEndpoint, Registry
 from pytest_osmosis.config.eval_kinds import TokenPrices
@@ -50,8 +52,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.datasets.script import Script
 
 
-@dataclass(frozen=True, slots=True)
-class EvalJudge:
+class EvalJudge(Struct, frozen=True):
     """The judge of an eval: its name as typed, its target, and the text of its rubric."""
 
     name: str
@@ -125,8 +126,7 @@ def judge_prices(judge: EvalJudge | None, own: Mapping[str, TokenPrices], at: da
 # -- the baseline ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class BaselineModel:
+class BaselineModel(Struct, frozen=True):
     """The second model of an eval, and its name as typed."""
 
     name: str
@@ -247,7 +247,7 @@ def _at_endpoint(endpoint_id: str, table: ModelTable, registry: Registry | None,
         check_url(table.base_url, "[model] base_url", where)
         entries = entries[:1]
     servers = [_server(entry, table, where) for entry in entries]
-    return replace(servers[0], replicas=tuple(servers)) if len(servers) > 1 else servers[0]
+    return structs.replace(servers[0], replicas=tuple(servers)) if len(servers) > 1 else servers[0]
 
 
 def _server(entry: RegisteredEndpoint, table: ModelTable, where: str) -> ModelTarget:
@@ -259,7 +259,9 @@ def _server(entry: RegisteredEndpoint, table: ModelTable, where: str) -> ModelTa
         headers=merged_headers(entry.headers, table.headers),
     )
     check_url(entry.url, f"[[endpoint]] {toml(entry.endpoint_id)} url", entry.where)
-    return replace(at_address(entry.model, table, table.base_url or entry.url, where), endpoint=entry.endpoint_id)
+    return structs.replace(
+        at_address(entry.model, table, table.base_url or entry.url, where), endpoint=entry.endpoint_id
+    )
 
 
 # -- the parameters and the limits of requests, and the texts that the header shows for them -----------------

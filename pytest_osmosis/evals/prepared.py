@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+
+from msgspec import Struct, field
 
 from pytest_osmosis import seams
 from pytest_osmosis.config import EvalConfig, Override, SecretsSource
@@ -43,8 +44,7 @@ class InFlightLimit(NamedTuple):
     origin: str
 
 
-@dataclass(frozen=True, slots=True)
-class EvalRequest:
+class EvalRequest(Struct, frozen=True):
     """The request of a command for one eval.
 
     - `path`: its config, None for the eval that `overrides` describe; `entry` is its name in a config with several
@@ -91,8 +91,7 @@ class SharedChecks:
         return result  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(Struct, frozen=True):
     """The part of a session that all of its evals share.
 
     - `environ`: the variables of the process, and `secrets`, which take precedence over them
@@ -133,8 +132,7 @@ class Models(NamedTuple):
     baseline_results: PublishedResults | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
+class Prepared(Struct, frozen=True, kw_only=True):
     """An eval that may start.
 
     - `hidden`: all values that no file may contain, the secrets among them
@@ -260,8 +258,7 @@ def pass_rule(config: EvalConfig) -> PassRule:
     return PassRule((), config.evaluation.pass_threshold, scoring.thresholds, scoring.decide, ranges)
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedRuns:
+class SelectedRuns(Struct, frozen=True):
     """The selected `runs` in plan order: `own` are those of the eval's model, `of_baseline` those of its baseline.
 
     A `partial` selection decides no gate: it is a smoke test or a shard, the plan holds further runs of the eval's

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.errors import JournalError, OsmosisError, ProblemsError, ResultsError
@@ -32,8 +34,7 @@ PATIENCE_S = 1.0
 """A process that was killed a moment ago may still hold the lock."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResumeRequest:
+class ResumeRequest(Struct, frozen=True):
     """The request to resume a run: the run called `name`, or else the newest one that has something left.
 
     `only_resumes` if no run may begin. `retries_failed` also repeats runs that broke in the agent or in a function.

@@ -14,12 +14,13 @@ import secrets as randomness
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, replace
 from datetime import datetime
 from hashlib import blake2b
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import asdict, replace
 
 import pytest_osmosis
 from pytest_osmosis.config import EvalConfig, Override

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pytest_osmosis.formats.codec import Amount
 
 PER = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(Struct, frozen=True):
     """The price of one model in US dollars per million tokens.
 
     Its source is "[prices]", "genai-prices 0.2.3" or "embedded".

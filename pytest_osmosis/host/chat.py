@@ -14,11 +14,13 @@ import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import Any
 from uuid import uuid4
+
+from msgspec import Struct, field
 
 from pytest_osmosis.cassettes.exchange import ROLLOUT
 from pytest_osmosis.errors import BoundError, ModelError
@@ -72,8 +74,7 @@ def deniable(clients: Clients, denied: Callable[[str, str], None]) -> Mapping[st
     return {tag: DeniableModel(model, partial(denied, tag)) for tag, model in clients.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class UnaskedModel:
+class UnaskedModel(Struct, frozen=True):
     """The model of recorded conversations and of replays, which nobody asks: `why` not."""
 
     why: str
@@ -121,8 +122,7 @@ class OverloadDetector:
         return True
 
 
-@dataclass(slots=True)
-class Sender:
+class Sender(Struct):
     """Sends requests in one event loop, `within` their timeouts, and each with one of the `permits` if there are any.
 
     `hold` makes all requests to an overloaded server wait. The engine hears by `emit` of waits for retries, and by
@@ -257,8 +257,7 @@ REFUSED_AGAIN_S = 0.05
 """The wait before a rollout is refused once more: its agent may be a loop that passes over every error."""
 
 
-@dataclass(slots=True)
-class RequestTotals:
+class RequestTotals(Struct):
     """The sum of a rollout's requests. `open` counts those without an answer, even if they wait for a retry.
 
     `finish_reason` and `model` are those of the answer to `last`, the last turn that has one.
@@ -285,7 +284,7 @@ class RequestTotals:
     tool_calls: int = 0
     bound: str | None = None
     stored: StoreTotals = field(default_factory=StoreTotals)
-    replicas: dict[str, ReplicaUse] = field(default_factory=dict)
+    replicas: dict[str, ReplicaUse] = {}
     unrecorded: ModelError | None = None
 
     def add(self, reply: ChatReply, turn: int) -> None:
@@ -483,8 +482,7 @@ class RolloutChat:
 # -- judges ------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class CountedRequests:
+class CountedRequests(Struct):
     """The sum of the requests to one judge; `uncounted` answers came without their usage, `stored` from a store."""
 
     model: str

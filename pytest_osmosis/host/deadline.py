@@ -22,11 +22,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from time import monotonic, sleep
 from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
+
+from msgspec import Struct
 
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.text.user_code import runs_user_code, user_stack
@@ -35,8 +36,7 @@ CANCEL_AGAIN_S = 1.0
 """Code that swallows its cancellation is cancelled again after this long."""
 
 
-@dataclass(slots=True)
-class StallTime:
+class StallTime(Struct):
     """The seconds, in all, during which the event loop could not run callbacks."""
 
     total_s: float = 0.0
@@ -197,8 +197,7 @@ class Interrupted(BaseException):
     """Raised inside code that held the event loop for longer than its run may take."""
 
 
-@dataclass(slots=True)
-class MonitoredCode:
+class MonitoredCode(Struct):
     """User code that runs for a run.
 
     `inside` is True while the run's own task is in that code; tasks that it started and forgot belong to it even later.

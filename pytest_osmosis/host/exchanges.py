@@ -14,12 +14,13 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from socket import gethostname
 from threading import Lock
 from typing import Any
+
+from msgspec import Struct
 
 from pytest_osmosis.cassettes.exchange import (
     ROLLOUT,
@@ -65,8 +66,7 @@ def total_usage(total: Usage | None, usage: Usage | None, n_before: int) -> Usag
     return None if total is None or usage is None else total + usage
 
 
-@dataclass(slots=True)
-class StoreTotals:
+class StoreTotals(Struct):
     """The answers that came from the store, and their usage: None if one came without."""
 
     requests: int = 0
@@ -149,8 +149,7 @@ class AskerExchanges:
                 self.continuations.add(asked.turn, asked.fingerprint, message)
 
 
-@dataclass(frozen=True, slots=True)
-class AskedRequest:
+class AskedRequest(Struct, frozen=True):
     """One request, from its look-up to its end. With an answer `from_store`, or in a replay, nothing is sent."""
 
     exchanges: AskerExchanges

@@ -10,8 +10,10 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from pytest_osmosis.endpoint.rollouts import (
     CURRENT,
@@ -89,8 +91,7 @@ class HostEndpoint:
             await self._server.close()
 
 
-@dataclass(slots=True)
-class RolloutEndpoint:
+class RolloutEndpoint(Struct):
     """The endpoint of one rollout, opened when the agent asks for its address, or with the rollout if it is shared.
 
     `sampling` is that of the config, and `seed` the run's.

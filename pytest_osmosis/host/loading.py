@@ -14,11 +14,13 @@ import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis import seams
 from pytest_osmosis.errors import CodeError
@@ -80,8 +82,7 @@ T = TypeVar("T")
 MOST_TOOLS = 20
 
 
-@dataclass(frozen=True, slots=True)
-class UserCode:
+class UserCode(Struct, frozen=True):
     """The user's code, ready to run. `agent` is None in hosts that only score, `rubric` without an LLM judge.
 
     `digests` holds, by the name of a score, the digest of the source that computes it (`rollout_code`), and `files`
@@ -100,9 +101,9 @@ class UserCode:
     scored_apart: bool = False
     max_rollouts: int | None = None
     max_scorings: int | None = None
-    rollout_code: Mapping[str, str] = field(default_factory=dict)
+    rollout_code: Mapping[str, str] = {}
     environment: seams.EnvironmentCode | None = None
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = {}
 
     @property
     def scorers(self) -> tuple[str, ...]:

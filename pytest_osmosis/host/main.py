@@ -24,13 +24,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import replace
 from functools import partial
 from io import BufferedReader
 from os import write
 from pathlib import Path
 from time import monotonic
 from typing import Any
+
+from msgspec.structs import replace
 
 from pytest_osmosis import seams
 from pytest_osmosis.endpoint.rollouts import changed_environ

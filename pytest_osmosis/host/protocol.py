@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, Protocol, TypedDict
 
-from msgspec import MsgspecError
+from msgspec import MsgspecError, Struct, field, to_builtins
 from msgspec.json import Decoder, decode
 from msgspec.json import encode as encode_json
 
@@ -48,15 +47,14 @@ MAX_TURNS = "[agent] max_turns"
 LIMITS = "[limits.rollout]"
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutBounds:
+class RolloutBounds(Struct, frozen=True):
     """The bounds of every rollout; None: unbounded. `prices` are those of the models by tag, for `cost_usd`."""
 
     max_turns: int | None = None
     tokens: int | None = None
     cost_usd: float | None = None
     tool_calls: int | None = None
-    prices: Mapping[str, Price] = field(default_factory=dict)
+    prices: Mapping[str, Price] = {}
 
     @classmethod
     def from_json(cls, bounds: Mapping[str, Any]) -> RolloutBounds:
@@ -177,8 +175,7 @@ class CassetteFields(TypedDict):
     needed: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class HostCode:
+class HostCode(Struct, frozen=True):
     """All that code can see of its eval while it loads: two processes with equal ones have loaded the same.
 
     A process that loads an environment to tell its rows gets nothing else. It may become a host of an eval whose
@@ -227,8 +224,7 @@ class HostCode:
         return cls(**values)
 
 
-@dataclass(frozen=True, slots=True)
-class Setup:
+class Setup(Struct, frozen=True):
     """All that a host must know before its first run: its `code`, and its work.
 
     `agent` is "chat", "recorded", "module:attr" or None for that of `entrypoint` (a file). `grader` is "module:Class"
@@ -251,7 +247,7 @@ class Setup:
     eval_fns: tuple[str, ...] = ()
     checks: tuple[Mapping[str, Any], ...] = ()
     mcp: str | None = None
-    sampling: Mapping[str, Any] = field(default_factory=dict)
+    sampling: Mapping[str, Any] = {}
     max_turns: int = 10
     bounds: RolloutBounds = field(default_factory=RolloutBounds)
     limit: int = 1
@@ -276,7 +272,7 @@ class Setup:
         return TEARDOWN_S if self.code.environment is not None else 0.0
 
     def to_json(self) -> SetupRequest:
-        work = asdict(self)
+        work: dict[str, Any] = to_builtins(self)
         return {"op": "setup", "code": work.pop("code"), "work": work}
 
     @classmethod

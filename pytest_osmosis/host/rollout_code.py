@@ -17,7 +17,6 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 from importlib.machinery import (
@@ -33,6 +32,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.text.user_code import is_users_own
@@ -233,8 +234,7 @@ def _title(path: Path, folders: Iterable[Path]) -> str:
     return path.relative_to(inside).as_posix()
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(Struct, frozen=True):
     """Reads files without the parts that score. `files` are all that may import something from one of them."""
 
     scorers: Names

@@ -20,9 +20,10 @@ import math
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
 from itertools import count
 from typing import Literal, Self
+
+from msgspec import Struct
 
 from pytest_osmosis.host.deadline import Deadline
 from pytest_osmosis.host.protocol import AnsweredEvent, AskEvent, Emit, Key, Size, UnusedEvent
@@ -46,8 +47,7 @@ def size_of(request: ChatRequest) -> Size:
     return Size(len(text), min(limits) if limits else None)
 
 
-@dataclass(frozen=True, slots=True)
-class PermitClient:
+class PermitClient(Struct, frozen=True):
     """Requests permits from the engine, in any event loop from which `emit` may be called, and reports what became of
     each. Those `of_judges` are under limits of their own."""
 

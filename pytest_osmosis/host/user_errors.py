@@ -5,7 +5,8 @@ from __future__ import annotations
 import bdb
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from pytest_osmosis.errors import BoundError, JudgeError, ModelError
 from pytest_osmosis.host.chat import JudgeCounts, RequestTotals
@@ -21,8 +22,7 @@ ROLLOUT_LIMIT, SCORING_LIMIT = "agent_workflow_timeout_s", "grader_timeout_s"
 CANCELLED = "user code cancelled its task before it began"
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """The failure of user code. `details` is the user's traceback, "" if it would add nothing to the message."""
 
     boundary: Boundary

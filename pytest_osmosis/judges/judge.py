@@ -22,9 +22,11 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import fsum
 from typing import Any, Protocol
+
+from msgspec import Struct, structs
 
 from pytest_osmosis.errors import ITS_ANSWER, JudgeError
 from pytest_osmosis.models import create, retry
@@ -60,8 +62,7 @@ class UnreadableAnswer(Exception):
     """A judge's answer holds no score. The text says what is wrong with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opinion:
+class Opinion(Struct, frozen=True):
     """The score of one answer, within its range."""
 
     score: float
@@ -157,8 +158,7 @@ def _explanation(found: list[dict[str, Any]]) -> str:
 FORMAT = '{"score": <number>, "explanation": "<text>"}'
 
 
-@dataclass(frozen=True, slots=True)
-class Rubric:
+class Rubric(Struct, frozen=True):
     """The rules of a judge: the rubric's text, and the lowest and highest score.
 
     `system_prompt` precedes our own instructions.
@@ -175,8 +175,7 @@ class Rubric:
         return f"from {self.low:g} to {self.high:g}"
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(Struct, frozen=True):
     """The text to judge: an answer, or with `is_conversation` the messages of a rollout as JSON lines.
 
     The judge also sees the other texts, unless they are empty.
@@ -186,7 +185,7 @@ class Submission:
     is_conversation: bool = False
     original_input: str = ""
     ground_truth: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = {}
 
 
 def judge_messages(rubric: Rubric, submission: Submission) -> list[Message]:
@@ -254,8 +253,7 @@ Ask = Callable[[ChatRequest], Awaitable[ChatReply]]
 SHOWN_ANSWER = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(Struct, frozen=True):
     """The opinions of one judge on one submission. There is at least one."""
 
     opinions: tuple[Opinion, ...]
@@ -280,13 +278,12 @@ class Judgement:
         return {"votes": [each.score for each in self.opinions]} if len(self.opinions) > 1 else {}
 
 
-@dataclass(frozen=True, slots=True)
-class Judge:
+class Judge(Struct, frozen=True):
     """Judges submissions by a rubric. `votes` requests are sent at once; `sampling` goes with each of them."""
 
     rubric: Rubric
     votes: int = 1
-    sampling: Mapping[str, Any] = field(default_factory=dict)
+    sampling: Mapping[str, Any] = {}
 
     async def judge(self, submission: Submission, ask: Ask, *, run: str) -> Judgement:
         """Return the judgement on a submission. `run` names what is judged."""
@@ -336,8 +333,7 @@ ALONE_RETRIES = 2
 CLOSE_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeModel:
+class JudgeModel(Struct, frozen=True):
     """The model of a judge: `name` as typed, `base_url` unless the name implies it, and how it is reached.
 
     `api_key` is the key itself if code passes one, None if the environment holds it or none is needed.
@@ -358,7 +354,7 @@ class JudgeModel:
         """Return a client. Raises `ConfigError` if its key or its library is missing."""
         if self.api_key is None:
             return create(self.target, environ, MAX_IN_FLIGHT)
-        return create(replace(self.target, api_key_env=KEY), {**environ, KEY: self.api_key}, MAX_IN_FLIGHT)
+        return create(structs.replace(self.target, api_key_env=KEY), {**environ, KEY: self.api_key}, MAX_IN_FLIGHT)
 
 
 class Requests(Protocol):
@@ -454,8 +450,7 @@ def current_requests() -> Requests:
     return REQUESTS.get() or OUTSIDE_OF_EVALS
 
 
-@dataclass(frozen=True, slots=True)
-class RubricScorer:
+class RubricScorer(Struct, frozen=True):
     """`[scoring] rubric`: the judge of the config scores conversations by a rubric. `model` is the judge's model."""
 
     model: JudgeModel

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Struct
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.text.chat_messages import FILTERED, REFUSED, refusal_of, text_of
@@ -25,8 +27,7 @@ ITEMS = "provider_items"
 """The key of a message with the items of its answer, where only OpenAI's Responses can represent them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Tokens of one request, or their sum over a rollout. None means that the server did not report them."""
 
     input_tokens: int
@@ -54,7 +55,7 @@ class Usage:
         return {name: count for name in _USAGE if (count := getattr(self, name)) is not None}
 
 
-_USAGE = tuple(each.name for each in fields(Usage))
+_USAGE = Usage.__struct_fields__
 
 
 def usage_fields(usage: Usage) -> dict[str, Any]:
@@ -98,8 +99,7 @@ class ChatRequest:
         return [*self.sampling, *([] if self.seed is None else ["seed"])]
 
 
-@dataclass(frozen=True, slots=True)
-class ChatReply:
+class ChatReply(Struct, frozen=True):
     """The model's answer to one request, as `ChatContext.chat` returns it."""
 
     message: Message

@@ -16,12 +16,13 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from hashlib import blake2b
 from operator import add, mul, sub, truediv
 from typing import Any, NamedTuple, NoReturn
+
+from msgspec import Struct
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
@@ -40,8 +41,7 @@ NOTHING_TO_SOLVE = "I only solve arithmetic with + - * /, and found none here th
 DIVISION_BY_ZERO = "I cannot solve this: it divides by zero."
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedModel:
+class EmbeddedModel(Struct, frozen=True):
     """`demo/arithmetic`, or `demo/script` if it is `scripted`, as a `Model`: without a connection and without a key."""
 
     scripted: bool = False

@@ -20,7 +20,6 @@ import re
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -30,6 +29,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError
+from msgspec import Struct
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.json_bodies import read
@@ -37,8 +37,7 @@ from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import one_line, shortened
 
 
-@dataclass(frozen=True, slots=True)
-class Proxy:
+class Proxy(Struct, frozen=True):
     """A proxy, and the variable that sets it, as it is spelt; "" if the system's settings do."""
 
     url: str
@@ -148,8 +147,7 @@ HTTP_UNREACHABLE = ("ConnectError", "ConnectTimeout", "ProxyError", "Unsupported
 """The same in httpx, which may be missing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failures:
+class Failures(Struct, frozen=True):
     """Makes the errors of requests to `url` of the server at `base_url`. No message contains the key, `secret`."""
 
     base_url: str

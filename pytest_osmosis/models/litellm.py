@@ -17,7 +17,6 @@ import re
 import warnings
 from collections.abc import Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +24,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiohttp.base_protocol import BaseProtocol
 from aiohttp.http_exceptions import ContentEncodingError
+from msgspec import Struct
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest
@@ -44,14 +44,13 @@ from pytest_osmosis.models.json_bodies import encoded, given, json_object
 from pytest_osmosis.models.targets import ModelTarget
 
 
-@dataclass(slots=True)
-class WatchedExchange:
+class WatchedExchange(Struct):
     """The last answer to a request, with its body up to about `max_bytes`, or the error in place of an answer."""
 
     max_bytes: int = 64 * MB
     url: str = ""
     status: int | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     body: bytes = b""
     error: Exception | None = None
 

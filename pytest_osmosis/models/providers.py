@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote, unquote, urlsplit
+
+from msgspec import Struct
 
 SECRET_HEADER = re.compile(r"auth|key|token|secret|cookie|password", re.IGNORECASE)
 PRINTABLE = string.punctuation.replace("%", "") + " "
@@ -51,8 +52,7 @@ Api = Literal["chat_completions", "responses", "auto"]
 """The API that the clients "openai" and "light" ask: "auto" is Responses, unless a request has keys that it lacks."""
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(Struct, frozen=True):
     """One provider. `api_key_env` is None for a server on this machine, which needs no key.
 
     `url_env` names the variable that replaces its address. `client` is its client under `client = "auto"`. `seed_key`

@@ -13,9 +13,10 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec import Struct
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
@@ -33,8 +34,7 @@ GOLDEN, SILVER = (math.sqrt(5) - 1) / 2, math.sqrt(2) - 1
 _RUN = re.compile(r"row(\d+)-run(\d+)")
 
 
-@dataclass(slots=True)
-class ReplicaUse:
+class ReplicaUse(Struct):
     """The requests of one rollout to one replica. `errors` of them failed.
 
     `left_out` are the times at which one of these failures left the replica out, with the error, and `back` those at
@@ -43,8 +43,8 @@ class ReplicaUse:
 
     requests: int = 0
     errors: int = 0
-    left_out: list[dict[str, str]] = field(default_factory=list)
-    back: list[str] = field(default_factory=list)
+    left_out: list[dict[str, str]] = []
+    back: list[str] = []
 
     def to_json(self) -> Any:
         changes = given({"left_out": self.left_out or None, "back": self.back or None})
@@ -55,8 +55,7 @@ USES: ContextVar[dict[str, ReplicaUse] | None] = ContextVar("USES", default=None
 """The counts of the current task's requests, by the name of the replica; None if nobody counts them."""
 
 
-@dataclass(slots=True, eq=False)
-class Replica:
+class Replica(Struct, eq=False):
     """One server, and how it has done. It rests until `out_until`, and `trials` are requests sent after that."""
 
     name: str

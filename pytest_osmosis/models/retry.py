@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
@@ -24,8 +26,7 @@ Within = Callable[[float], AbstractAsyncContextManager[object]]
 """A context that cancels its body after a number of seconds and raises `TimeoutError`."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
+class RetryPolicy(Struct, frozen=True):
     """The number of retries, and the wait before each: `first_s` doubles with every retry, up to `cap_s`."""
 
     max_retries: int = 4

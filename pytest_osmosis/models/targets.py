@@ -7,9 +7,10 @@ A target contains the name of the key's environment variable and never the key, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
+
+from msgspec import Struct, structs
 
 from pytest_osmosis.errors import ConfigError, Problem
 from pytest_osmosis.models.providers import (
@@ -43,8 +44,7 @@ SWITCH = 'set [model] api_client_type = "openai_chat_completions"'
 KNOWN = ("demo", *SERVICES, *LITELLM_PREFIXES, "litellm")
 
 
-@dataclass(frozen=True, slots=True)
-class ModelTarget:
+class ModelTarget(Struct, frozen=True):
     """One model at one address.
 
     `provider` is a prefix of `providers`, "demo", "litellm", "recorded" if it is never asked, or "server" if the config
@@ -62,14 +62,14 @@ class ModelTarget:
     model: str
     base_url: str | None = None
     api_key_env: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     timeout_s: float = 120.0
     max_retries: int = 4
     max_response_mb: int = 64
     client: Client = "light"
     max_tokens_key: MaxTokensKey = "max_tokens"
     seed_key: str | None = "seed"
-    headers_from_state: Mapping[str, str] = field(default_factory=dict)
+    headers_from_state: Mapping[str, str] = {}
     endpoint: str | None = None
     replicas: tuple[ModelTarget, ...] = ()
     sticky: Sticky = "none"
@@ -131,7 +131,7 @@ class ModelTarget:
         return {} if seed is None or self.seed_key is None else {self.seed_key: seed}
 
     def to_json(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self)} | {
+        return structs.asdict(self) | {
             "headers": dict(self.headers),
             "headers_from_state": dict(self.headers_from_state),
             "replicas": [each.to_json() for each in self.replicas],

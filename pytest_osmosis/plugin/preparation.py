@@ -9,11 +9,11 @@ import functools
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_osmosis import seams
 from pytest_osmosis.config import Override, is_training_config

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePath
+
+from msgspec import Struct
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import FileFault, JsonFault, fault_of, parsed, read_text, something_at
@@ -23,8 +24,7 @@ NO_RUNS = "pytest CONFIG.toml makes one"
 _MOST_LISTED = 5
 
 
-@dataclass(frozen=True, slots=True)
-class StoredEvalRun:
+class StoredEvalRun(Struct, frozen=True):
     """One eval run of the past."""
 
     directory: RunDirectory

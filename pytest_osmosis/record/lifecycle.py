@@ -10,10 +10,12 @@ crash, or after a rescoring that did not finish, the journal is searched backwar
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from pathlib import Path
 from typing import IO, Literal, NamedTuple, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.files.reading import FileFault, open_file, parsed
@@ -60,8 +62,7 @@ def ending_of(stop: Stop | None, *, all_done: bool) -> Ending:
     return "failed" if stop.reason in _FAILURES else "stopped"
 
 
-@dataclass(frozen=True, slots=True)
-class Lifecycle:
+class Lifecycle(Struct, frozen=True):
     """The status of an eval run. `reason` says why it was stopped or has failed, None for any other status.
 
     `holder` is the process that writes it now: it rolls out, or scores the rollouts of an eval run that has ended.

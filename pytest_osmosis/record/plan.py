@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis.formats import Granularity as Granularity
 from pytest_osmosis.formats.codec import Count, Positive
@@ -32,8 +34,7 @@ class Span(NamedTuple):
         return range(self.first, self.first + self.n_rows)
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(Struct, frozen=True):
     """One of the parts into which jobs of CI divide the rows of an eval, counted from 1.
 
     >>> str(Shard(2, 8))
@@ -47,8 +48,7 @@ class Shard:
         return f"shard {self.index} of {self.of}"
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The runs of one eval.
 
     - `name`: the eval's name, which is the stem of its config

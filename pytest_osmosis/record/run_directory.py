@@ -13,12 +13,14 @@ import json
 import os
 import socket
 import time
-from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Literal
 from weakref import WeakSet
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 
 from pytest_osmosis.errors import JournalError, writing
 from pytest_osmosis.files.reading import parsed
@@ -274,8 +276,7 @@ Purpose = Literal["rollouts", "scoring"]
 """The reason why a process writes an eval run: to roll out, or to score stored rollouts again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Holder:
+class Holder(Struct, frozen=True):
     """A process that writes an eval run: its id, its machine, and since when it does (UTC, ISO 8601).
 
     `started` and `place` tell it from a later process with the same id: the time when it began, in the units of the

@@ -12,11 +12,13 @@ import functools
 import json
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, fields, replace
 from hashlib import blake2b
 from json.encoder import encode_basestring_ascii
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis.formats import Boundary as Boundary
 from pytest_osmosis.formats.events import PLAIN, ROLLOUT, NoteFields
@@ -95,8 +97,7 @@ def _shared_metrics(items: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
     return {source: dict(metrics) for source, metrics in items}
 
 
-@dataclass(frozen=True, slots=True)
-class RewardError:
+class RewardError(Struct, frozen=True):
     """The reason why a function gave no score."""
 
     message: str
@@ -285,8 +286,7 @@ class RunRecord(NamedTuple):
         return sum(use.tokens for use in self.judge_uses)
 
 
-@dataclass(slots=True)
-class Ledger:
+class Ledger(Struct):
     """The records of one eval run, updated event by event. Replaying the journal leads to the same ledger.
 
     `codes` holds the digests of the `scorers`, `rows` those of whole rows. `goes_on` is True from a `began` until the
@@ -297,11 +297,11 @@ class Ledger:
     """
 
     scorers: tuple[str, ...] = ()
-    records: dict[RunId, RunRecord] = field(default_factory=dict)
-    codes: Mapping[str, str] = field(default_factory=dict)
-    rows: dict[int, str] = field(default_factory=dict)
+    records: dict[RunId, RunRecord] = {}
+    codes: Mapping[str, str] = {}
+    rows: dict[int, str] = {}
     goes_on: bool = False
-    attempts: dict[RunId, int] = field(default_factory=dict)
+    attempts: dict[RunId, int] = {}
     unended: int = 0
     unheard: int = 0
 
@@ -565,8 +565,7 @@ FOLDS: Mapping[str, Callable[[RunRecord, Event], RunRecord]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RunCounts:
+class RunCounts(Struct, frozen=True):
     """Counts so far, replaced as a whole, so that any thread may read them.
 
     `baseline` counts the runs of the baseline among `done`; `passed`, `unmeasured`, `removed` and `score` leave them
@@ -602,5 +601,5 @@ def sum_of(counts: Iterable[RunCounts]) -> RunCounts:
     """
     each = list(counts)
     held_by = next((found.held_by for found in each if found.held_by is not None), None)
-    names = [field.name for field in fields(RunCounts) if field.name != "held_by"]
+    names = [name for name in RunCounts.__struct_fields__ if name != "held_by"]
     return replace(RunCounts(held_by=held_by), **{name: sum(getattr(found, name) for found in each) for name in names})

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from pytest_osmosis.formats.events import ROLLOUT
 from pytest_osmosis.record.run_id import RunId
@@ -30,8 +31,7 @@ MESSAGE_CHARS = 600
 DETAILS_CHARS = 16_000
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredAnswer:
+class ScoredAnswer(Struct, frozen=True):
     """The answer of a rollout as its reward functions got it, and the row's ground truth.
 
     `text` is "" for a rollout without an answer. `is_last` is True if the answer ends the conversation. A ground truth

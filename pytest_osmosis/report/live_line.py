@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from pytest_osmosis.record.run_record import RunCounts, sum_of
 from pytest_osmosis.report.style import separated, warning

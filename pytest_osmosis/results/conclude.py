@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.errors import ResultsError
@@ -59,8 +61,7 @@ from pytest_osmosis.verdicts.gates import (
 from pytest_osmosis.verdicts.pass_rule import PassRule
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """The gates of an eval, and the reasons that keep it from deciding.
 
     `part` says which share of the plan the runs are, None for the whole. `baseline_part` says the same of the
@@ -96,8 +97,7 @@ class Rules:
         return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvalFacts(Rules):
+class EvalFacts(Rules, frozen=True, kw_only=True):
     """The facts that results need besides the events of runs. They are in the `loaded` event of each session.
 
     `session` is the time when it began. `selected` holds its runs: a model, an index, the first row and the number of
@@ -171,8 +171,7 @@ class EvalFacts(Rules):
         return stop._replace(text=too_many(measured.causes, len(measured.records), self.max_errors))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactsAtEnd:
+class FactsAtEnd(Struct, frozen=True, kw_only=True):
     """The facts that no journal can tell about a session that has ended: times, answers of git, and what is known once
     all has been concluded: verdicts of plugins, p corrected for the other evals of its session, the comparison with
     verdicts before, and that with other entries. The manifest keeps them.
@@ -183,7 +182,7 @@ class FactsAtEnd:
     cassette: CassetteUse | None
     duration_ms: Amount
     throttling: Throttling = field(default_factory=Throttling)
-    judge_prices: Mapping[str, Price | None] = field(default_factory=dict)
+    judge_prices: Mapping[str, Price | None] = {}
     evals_compared: Positive = 1
     p_adjusted: Share | None = None
     shard_code: Mapping[str, str]
@@ -214,8 +213,7 @@ class Concluded(NamedTuple):
     unread: ResultsError | None
 
 
-@dataclass(frozen=True, slots=True)
-class Conclusion:
+class Conclusion(Struct, frozen=True):
     """The results of an eval run before its gates are judged by `rules`: what is `measured`, and `compared` with its
     baseline.
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis.files.reading import FileFault, read_text
 from pytest_osmosis.formats.codec import encode
@@ -20,8 +22,7 @@ from pytest_osmosis.verdicts.comparison import EntryDifference, compared_with_fi
 MOST_BYTES = 10_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class EntryFigures:
+class EntryFigures(Struct, frozen=True):
     """The figures of one entry. `run` is the name of its run directory.
 
     `pass_rate` and `mean` count unmeasured runs as not passed, as the results of the entry do; `mean` is that of the
@@ -48,8 +49,7 @@ class EntryFigures:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryTable:
+class EntryTable(Struct, frozen=True, kw_only=True):
     """The entries of `config`, in order: all others are compared with the `first`.
 
     `duration_ms` is the time from the begin of the first to the end of the last, None if they did not run together. p

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis.errors import Problem, ProblemsError, ResultsError
 from pytest_osmosis.formats.codec import builtin
@@ -51,8 +53,7 @@ _STRENGTH: Sequence[StopReason] = (
 """Reasons to stop: the first one that stopped a shard is that of the whole."""
 
 
-@dataclass(frozen=True, slots=True)
-class MergedEval:
+class MergedEval(Struct, frozen=True):
     """The results of a whole eval. `sources` are the files that it was made of.
 
     `gated` is True if gates decide in place of single runs. Results of shards follow from their `conclusion`. `missing`

@@ -11,12 +11,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType, structs
+from msgspec.structs import replace
 
 from pytest_osmosis.errors import ResultsError
 from pytest_osmosis.files.reading import FileFault, open_file, parsed, read_text

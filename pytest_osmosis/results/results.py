@@ -14,12 +14,11 @@ import functools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from pytest_osmosis import stats
 from pytest_osmosis.config.eval_kinds import GateRule
@@ -54,8 +53,7 @@ if TYPE_CHECKING:
     from pytest_osmosis.results.entry_table import EntryTable
 
 
-@dataclass(frozen=True, slots=True)
-class BaselineFile:
+class BaselineFile(Struct, frozen=True):
     """The file of the baseline: its path, as the session showed it, and the SHA-256 of its content."""
 
     path: str
@@ -67,8 +65,7 @@ class BaselineFile:
             return cls(shown_path, sha256(file.read()).hexdigest())
 
 
-@dataclass(frozen=True, slots=True)
-class ShardFacts:
+class ShardFacts(Struct, frozen=True):
     """A shard of an eval. `whole` says that every run of its rows was selected, `missing` what was not, in words.
 
     It has `rows` of the `planned_rows`. `max_errors` is the limit as a share of all runs or as a number of them,
@@ -88,7 +85,7 @@ class ShardFacts:
     max_errors_is_share: bool
     baseline: BaselineFile | None = None
     baseline_stopped: str | None = None
-    code: Mapping[str, str] = field(default_factory=dict)
+    code: Mapping[str, str] = {}
 
     @property
     def shard(self) -> Shard:
@@ -105,14 +102,13 @@ def max_errors_text(of: ShardFacts | LimitsTable) -> str:
     return f"{100 * of.max_errors:.12g}%" if of.max_errors_is_share else count(int(of.max_errors))
 
 
-@dataclass(frozen=True, slots=True)
-class EvalDescription:
+class EvalDescription(Struct, frozen=True):
     """The eval that was run: its name, its model as typed, n, and further keys of the published `config`."""
 
     name: str
     model: str
     n: int
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = {}
 
     @classmethod
     def of(cls, manifest: Manifest) -> EvalDescription:
@@ -133,8 +129,7 @@ class EqualAnswers(NamedTuple):
     lost_equal: int
 
 
-@dataclass(frozen=True, slots=True)
-class Throttling:
+class Throttling(Struct, frozen=True):
     """The pauses and limits that slowed an eval down.
 
     A server without room caused `pauses` that lasted `paused_s` in total and left at least `least_in_flight` of `limit`
@@ -145,11 +140,10 @@ class Throttling:
     paused_s: float = 0.0
     least_in_flight: int = 1
     limit: int = 1
-    held_s: Mapping[str, float] = field(default_factory=dict)
+    held_s: Mapping[str, float] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class ModelResults:
+class ModelResults(Struct, frozen=True):
     """The results of one model: its name as typed, the records of its selected runs, their statistics, its price."""
 
     model: str
@@ -179,8 +173,7 @@ class Rescored(Struct, frozen=True, kw_only=True):
     worse: Count
 
 
-@dataclass(frozen=True)
-class Results:
+class Results(Struct, frozen=True, dict=True):
     """The results of one eval run, as hooks get them: records of runs, and their statistics.
 
     A run without a score counts as the lower of 0.0 and the lowest score of the function. Runs that were removed or
@@ -210,10 +203,10 @@ class Results:
     """The statistics of the runs by `decide`: 1.0 for one that passed, else 0.0."""
     verdicts: Sequence[Verdict] = ()
     """The verdicts of the gates. In `pytest_osmosis_gate`, those of the config."""
-    provenance: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = {}
     """The facts about code, data and versions, as in results.json."""
     price: Price | None = None
-    row_digests: Mapping[int, str] = field(default_factory=dict)
+    row_digests: Mapping[int, str] = {}
     previous: LastRun | None = None
     comparison: AgainstBaseline | None = None
     rescored: Rescored | None = None
@@ -224,7 +217,7 @@ class Results:
     smoke_of: int | None = None
     n_planned: int = 0
     stop_reason: StopReason | None = None
-    reasons: Mapping[RunId, str] = field(default_factory=dict)
+    reasons: Mapping[RunId, str] = {}
     throttling: Throttling = field(default_factory=Throttling)
     shard: ShardFacts | None = None
     judge_price: PriceOf = no_price
@@ -537,8 +530,7 @@ _TRIES = re.compile(
 """The end of a message by which the last of several tries differs from the first (`models.retry`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """One cause, with the boundary where its `runs` broke. The runs are in order, and there is at least one."""
 
     text: str

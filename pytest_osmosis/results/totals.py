@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis import stats
 from pytest_osmosis.formats import CassetteMode
@@ -217,8 +217,7 @@ def _summary(values: Sequence[float]) -> MetricSummary:
 # -- cassettes ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class CassetteUse:
+class CassetteUse(Struct, frozen=True):
     """The part of a cassette in an eval run; `path` is its file and `digest` that of its content.
 
     Of `requests` that were answered, `replayed` ones were given the answer that was recorded. Their tokens and cost are
@@ -233,7 +232,7 @@ class CassetteUse:
     replayed: int = 0
     replayed_tokens: int = 0
     replayed_cost_usd: float | None = None
-    unrecorded: Mapping[str, int] = field(default_factory=dict)
+    unrecorded: Mapping[str, int] = {}
 
     @classmethod
     def of(cls, stored: StoredCassette | None) -> CassetteUse | None:

@@ -6,9 +6,10 @@ An environment has rows, rolls out and scores. The add-on behind `seams` loads i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from pytest_osmosis.errors import OsmosisError
 
@@ -17,8 +18,7 @@ STATE = "state"
 FaultBoundary = Literal["host", "model", "agent", "reward"]
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentSource:
+class EnvironmentSource(Struct, frozen=True):
     """The `module` whose load_environment(**args) makes an environment, or whose taskset has `args` as its settings.
 
     `folder` is put before installed packages if the module is in none of them. `kwargs` are set on the environment
@@ -28,12 +28,11 @@ class EnvironmentSource:
     env_id: str
     module: str
     folder: str | None = None
-    args: Mapping[str, Any] = field(default_factory=dict)
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    args: Mapping[str, Any] = {}
+    kwargs: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentFacts:
+class EnvironmentFacts(Struct, frozen=True):
     """An environment, loaded once to ask it.
 
     - `env_id`: the id as typed; `module` and `folder` say what is imported, and from where if it is not installed
@@ -58,12 +57,12 @@ class EnvironmentFacts:
     pass_threshold: float
     grouped: bool
     code: str = ""
-    files: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = {}
     functions: Sequence[str] = ()
-    sampling: Mapping[str, Any] = field(default_factory=dict)
+    sampling: Mapping[str, Any] = {}
     tools: Sequence[Mapping[str, Any]] = ()
     notes: Sequence[str] = ()
-    config: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = {}
 
 
 class EnvironmentFault(OsmosisError):

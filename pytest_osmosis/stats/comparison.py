@@ -10,10 +10,11 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from random import Random
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from pytest_osmosis.stats.intervals import ALPHA, LEVEL, Interval, agreeing, crossing, gaffke, normal_quantile
 from pytest_osmosis.stats.summary import mean, sample_variance
@@ -27,8 +28,7 @@ MAX_SIZES = 64  # the largest number of different sizes whose signs are drawn si
 MAX_SIGNS = 512  # the largest number of rows whose signs are drawn one by one
 
 
-@dataclass(frozen=True, slots=True)
-class Paired:
+class Paired(Struct, frozen=True):
     """The result of comparing the same rows in two evals.
 
     `difference` is the mean of new minus old over `n_rows` rows. `better` rows rose, and `worse` rows fell. `se` is the
@@ -255,8 +255,7 @@ LEAST_Z, LARGEST_Z = 1e-6, 8.0
 PRECISION = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Unpaired:
+class Unpaired(Struct, frozen=True):
     """The result of comparing different rows in two evals.
 
     `difference` is the mean of the `n_new` new rows minus that of the `n_old` old ones. `p` is the two-sided chance, by

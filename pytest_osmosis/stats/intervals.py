@@ -12,8 +12,10 @@ import itertools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 ALPHA = 0.05  # a p below this is significant
 POWER = 0.8  # a power below this is called low
@@ -144,8 +146,7 @@ MAX_GROUPS = 400
 PRECISION = 1e-10
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
+class Interval(Struct, frozen=True):
     """An interval that contains the true value in a share `level` of all samples."""
 
     low: float

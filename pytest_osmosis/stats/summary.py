@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from pytest_osmosis.stats.intervals import Interval, gaffke, score_range
 
@@ -101,8 +102,7 @@ def _need_values(name: str, values: Sequence[float]) -> None:
         raise ValueError(f"the {name} of no values is undefined")
 
 
-@dataclass(frozen=True, slots=True)
-class Clusters:
+class Clusters(Struct, frozen=True):
     """The mean of all runs, and their variances within rows and between rows.
 
     `se` is the standard error of the mean over other rows of the same kind, None for one row. `within` is the variance
@@ -229,8 +229,7 @@ class RunScore(NamedTuple):
     measured: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """Statistics of the scores that one reward function gave. Without runs every value is None."""
 
     n_rows: int
@@ -251,11 +250,11 @@ class Summary:
     """The median score."""
     pass_rate: float | None = None
     """The share of runs that passed, from 0 to 1."""
-    pass_at: dict[int, float] = field(default_factory=dict)
+    pass_at: dict[int, float] = {}
     """pass@k by k: the mean over the rows with at least k measured runs. Empty for n = 1."""
-    pass_hat: dict[int, float] = field(default_factory=dict)
+    pass_hat: dict[int, float] = {}
     """pass^k by k, from k = 2."""
-    percentiles: dict[int, float] = field(default_factory=dict)
+    percentiles: dict[int, float] = {}
     """The 5th, 25th, 75th and 95th percentile of the scores."""
     se: float | None = None
     """The standard error of the mean, with rows as units, None for one row."""

@@ -21,10 +21,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from pytest_osmosis import stats
 from pytest_osmosis.config.eval_kinds import GateRule
@@ -92,8 +92,7 @@ class ChangedRow(Struct, frozen=True, kw_only=True):
         return self.passed / self.measured - self.earlier_passed / self.earlier_measured
 
 
-@dataclass(frozen=True, slots=True)
-class Matched:
+class Matched(Struct, frozen=True):
     """The rows that both sides have, and the number of rows that only one side has.
 
     A row is `changed` if the other side has a row with different content at its index, `added` if only the new side
@@ -192,8 +191,7 @@ def by_content(rows: Iterable[RowRuns]) -> dict[tuple[str, int], RowRuns]:
 Meaning = Literal["regression", "within", "improvement", "noise"]
 
 
-@dataclass(frozen=True, slots=True)
-class RowComparison:
+class RowComparison(Struct, frozen=True):
     """The rows of two eval runs, new and old: `paired` compares those that both sides measured, None without any.
 
     `new` and `old` are the shares of their measured runs that passed.
@@ -303,8 +301,7 @@ class AgainstBaseline(Changes, frozen=True):
 # -- the comparison with a baseline ------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class BaselineComparison:
+class BaselineComparison(Struct, frozen=True):
     """The comparison with a baseline: its rows, and what is published of it.
 
     `allowed` is the loss that is not a regression. `stopped` is the reason why the baseline's model was stopped early.
@@ -456,8 +453,7 @@ LEAST_COMMON = 0.5
 """The share of the smaller entry's rows that the other one must have too, for them to be compared row by row."""
 
 
-@dataclass(frozen=True, slots=True)
-class EntryDifference:
+class EntryDifference(Struct, frozen=True):
     """The pass rate of an entry minus that of the first one, each the mean over rows of the share of runs that passed.
 
     If `paired`, both have measured the same `rows`, of which `better` rose and `worse` fell. Otherwise the entry has

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from msgspec import Struct, field
@@ -41,8 +40,7 @@ ENOUGH_ROWS = 100
 """Rows with which any gate on the value of a pass rate has power: sqrt(n) / 10 - 1 / sqrt(n) is then above 0.8416."""
 
 
-@dataclass(frozen=True, slots=True)
-class Power:
+class Power(Struct, frozen=True):
     """The chance that a gate fails if the truth is `DROP` below its minimum; with `rows` rows it would be 0.8."""
 
     chance: Share

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis.record.manifest import PassRuleFields
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, Boundary, RewardError, RunRecord
@@ -34,8 +36,7 @@ def score_floor(scores: Iterable[float]) -> float:
     return min([0.0, *scores])
 
 
-@dataclass(frozen=True, slots=True)
-class PassRule:
+class PassRule(Struct, frozen=True):
     """The functions and thresholds that decide whether a run passed.
 
     `pass_threshold` is for functions that `thresholds` does not name. `decide` is "all", "any", or one function.
@@ -44,9 +45,9 @@ class PassRule:
 
     scorers: tuple[str, ...]
     pass_threshold: float = 1.0
-    thresholds: Mapping[str, float] = field(default_factory=dict)
+    thresholds: Mapping[str, float] = {}
     decide: str = "all"
-    score_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    score_ranges: Mapping[str, tuple[float, float]] = {}
 
     @classmethod
     def of(cls, scorers: Sequence[str], stored: PassRuleFields) -> PassRule:
@@ -131,8 +132,7 @@ class PassRule:
         return self.passed(record) if self.measured(record) else None
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """The report of a run's test. `reason` is one line, `text` the block that is shown if it did not pass.
 
     `sections` holds (title, text) for the output, logs and warnings of the rollout. `duration_s` is the time of rollout
@@ -146,8 +146,7 @@ class Outcome:
     duration_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Transcript:
+class Transcript(Struct, frozen=True):
     """The parts of a run that its test may show: conversation, user's traceback, printed output, line and ground truth
     of its row. The first `n_prompt` messages are the prompt's.
     """

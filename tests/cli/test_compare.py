@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_osmosis.addons.viewer.compared_runs import compare_runs, read_side
 from pytest_osmosis.addons.viewer.comparing import (

@@ -6,9 +6,10 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from pytest_osmosis.datasets import Content, Dataset
 from pytest_osmosis.engine.engine import Close, Engine, EngineLoop

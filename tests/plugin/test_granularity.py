@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_osmosis.plugin.header import MANY_TESTS, number_of_tests
 from pytest_osmosis.record.plan import Plan, Span

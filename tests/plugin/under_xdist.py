@@ -7,7 +7,6 @@ copies that behave alike show the same text.
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import json
 import re
@@ -17,6 +16,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from msgspec import Struct, structs
 
 from pytest_osmosis.record.journal import replay
 from tests.journals import fold
@@ -236,8 +236,8 @@ def _json_report(report: dict[str, Any]) -> dict[str, Any]:
 
 def masked(value: Any, key: str = "") -> Any:
     """Return a value without times, with sorted keys: scores are in the order in which they came. 0 stays 0."""
-    if dataclasses.is_dataclass(value):
-        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Struct):
+        value = structs.asdict(value)
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, Mapping):

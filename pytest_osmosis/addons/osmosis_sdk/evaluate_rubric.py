@@ -14,9 +14,11 @@ import contextlib
 import inspect
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypedDict, TypeVar, overload
+
+from msgspec.structs import replace
 
 from pytest_osmosis.addons.lab.decorator import RUBRIC_MARK, check_annotation, check_name, or_none, signature_of
 from pytest_osmosis.errors import ConfigError, JudgeError, ModelError

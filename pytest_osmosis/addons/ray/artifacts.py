@@ -10,8 +10,9 @@ from base64 import b64decode
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from pytest_osmosis.engine.notices import Notices
 from pytest_osmosis.engine.run_table import Host
@@ -26,8 +27,7 @@ LEFT_OUT = {
 }
 
 
-@dataclass(slots=True)
-class _Arriving:
+class _Arriving(Struct):
     """A file of which `size` bytes have arrived, in `scratch`; it will be at `parts` in the folder of artifacts."""
 
     key: Key

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 NAMES = {"num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory"}
 """Options of an actor, and the names of the resources that they ask for."""
@@ -16,8 +17,7 @@ TINY = 1e-6
 """A difference of less than this is an error of floating point."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """A living node, with its resources in all."""
 
     node_id: str
@@ -26,8 +26,7 @@ class Node:
     labels: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class HostNeeds:
+class HostNeeds(Struct, frozen=True):
     """The resources that one host with its scorer takes, as the options of an actor (`num_cpus`, `resources`, ...)."""
 
     options: Mapping[str, Any]

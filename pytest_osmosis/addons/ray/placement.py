@@ -18,9 +18,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct
 
 from pytest_osmosis import __version__
 from pytest_osmosis.addons.ray.frames import ClusterFacts, Frame, Kind
@@ -103,14 +104,13 @@ def _last_line(text: str) -> str:
     return lines[-1][:SAID_CHARS] if lines else "no reason given"
 
 
-@dataclass(slots=True, eq=False)
-class RayActor:
+class RayActor(Struct, eq=False):
     """An actor of Ray. It has processes of an eval, by their numbers; `calls` wait for it to be made."""
 
     of_eval: int
-    roles: dict[int, str] = field(default_factory=dict)
+    roles: dict[int, str] = {}
     handle: Any = None
-    calls: list[tuple[Any, ...]] = field(default_factory=list)
+    calls: list[tuple[Any, ...]] = []
     runs: bool = False
     node: str = ""
     node_id: str = ""

@@ -17,9 +17,10 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
+
+from msgspec import Struct
 
 from pytest_osmosis.addons.verifiers import imported
 from pytest_osmosis.addons.verifiers.tasksets import TasksetEnvironment, is_taskset
@@ -32,8 +33,7 @@ MEMBERS = ("get_eval_dataset", "rollout")
 CONCURRENCY = "concurrency"
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedEnvironment:
+class LoadedEnvironment(Struct, frozen=True):
     """An `environment`, and the `module` that made it. `notes` are for the user."""
 
     environment: Any

@@ -16,9 +16,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from msgspec import to_builtins
 
 from pytest_osmosis.config.tables import EnvironmentModule
 from pytest_osmosis.engine.host_connection import Connection, HostConnection, HostEnviron, Post, Spawn, exit_text
@@ -89,7 +91,7 @@ class Environments:
         self, code: HostCode, module: EnvironmentModule, environ: Mapping[str, str], *, rolls_out: bool
     ) -> str:
         """Load the environment of an eval together with the first one that is needed. Returns its key."""
-        source = asdict(code)["environment"]
+        source = to_builtins(code.environment)
         key = json.dumps([source, code.roots, str(module.source), sorted(environ.items())], default=dict)
         if key not in self._begun:
             self._announced.setdefault(key, _Loading(code, module, environ, rolls_out))
@@ -164,7 +166,7 @@ class _Processes:
         """Return the facts that a process tells. Raises `CodeError`."""
         code, environ, env_id = loading.code, loading.environ, loading.module.env_id
         output = loading.folder / OUTPUT
-        tell: TellRequest = {"op": "tell", "code": asdict(code), "rows": str(loading.folder / ROWS)}
+        tell: TellRequest = {"op": "tell", "code": to_builtins(code), "rows": str(loading.folder / ROWS)}
         try:
             host = self._start(output, code.workspace, environ)
         except OSError as error:

@@ -10,10 +10,12 @@ import difflib
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis import stats
 from pytest_osmosis.addons.viewer.stored_results import StoredResults, read_stored
@@ -45,8 +47,7 @@ class NothingInCommon(OsmosisError):
         super().__init__(f"{reason}; --table compares them all the same, as other rows")
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Struct, frozen=True, dict=True):
     """One of the two eval runs. `letter` is "A" or "B".
 
     `stored` is its run directory, None for a results file whose run is gone: then answers are not known.
@@ -100,8 +101,7 @@ class ComparedRate(NamedTuple):
     interval: Interval
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedRuns:
+class ComparedRuns(Struct, frozen=True):
     """Two eval runs, and the comparison of B with A over the rows that both measured."""
 
     a: Side
@@ -214,8 +214,7 @@ Area = Literal["question", "scoring", "code", "throughput", "versions"]
 """The part of an eval that a difference concerns: the request, the scoring, code and data, or anything else."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunDifference:
+class RunDifference(Struct, frozen=True):
     """One difference, with the value in A and in B, None for one that is not there; both are None for code."""
 
     what: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec import to_builtins
 
 from pytest_osmosis.addons.viewer.run_entry import RunEntry, listing_order, run_entry
 from pytest_osmosis.cli.output import CommandOutput, add_output_options
@@ -119,7 +120,7 @@ def runs_json(folder: Path, eval: str | None = None, *, every: bool = False) -> 
         "schema_version": SCHEMA_VERSION,
         "path": shown(home),
         "not_listed": n_more,
-        "runs": list(map(asdict, entries)),
+        "runs": to_builtins(entries),
     }
 
 

@@ -15,12 +15,13 @@ import re
 import zlib
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from html import escape
 from itertools import combinations, starmap
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+from msgspec.structs import replace
 
 from pytest_osmosis import __version__
 from pytest_osmosis.addons.viewer.comparing import ComparedRun, PastRun, comparison_page, history_page, past_run_of

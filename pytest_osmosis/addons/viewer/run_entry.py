@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import FileFault, open_file, something_at
@@ -25,8 +27,7 @@ _ROLLOUT = b'{"ev":"rollout"'
 _ATTEMPT = b',"attempt":'
 
 
-@dataclass(frozen=True, slots=True)
-class RunEntry:
+class RunEntry(Struct, frozen=True):
     """One eval run: its name, its folder, and what is known about it; None is not known.
 
     `reason` says why it was stopped or has failed, `problem` why its files could not be read. `rollout` is the code

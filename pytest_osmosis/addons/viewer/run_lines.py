@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from pytest_osmosis.addons.viewer.message_layout import INDENT, Shortener, message_lines, text_lines
 from pytest_osmosis.addons.viewer.stored_results import RunHistory, StoredResults
@@ -227,8 +228,7 @@ def _outcome(rule: PassRule, record: RunRecord) -> tuple[Callable[[str], StyledT
     return good, f"passed, {'score' if len(scores) == 1 else 'scores'} {', '.join(scores)}"
 
 
-@dataclass(frozen=True, slots=True)
-class RunContext:
+class RunContext(Struct, frozen=True):
     """All that is known about a run apart from its events.
 
     `eval_run` is the name of its eval run. `costs_usd` holds the known costs. `place` is the row's line in the dataset,

@@ -7,9 +7,10 @@ so if anything that the dashboard shows may have changed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from pytest_osmosis.addons.viewer.run_entry import (
     RolloutCounter,

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
+
+from msgspec import Struct
 
 from pytest_osmosis.addons.viewer.run_lines import circumstances, remarks
 from pytest_osmosis.addons.viewer.run_list import row_of
@@ -331,15 +332,14 @@ NO_VALUE = "(none)"
 _TEXTS = frozenset({"user_prompt", "system_prompt", "messages", SOLUTION})
 
 
-@dataclass(frozen=True, slots=True)
-class DatasetRows:
+class DatasetRows(Struct, frozen=True):
     """The excerpts of prompts by row, and the values of columns that put rows into groups, by column and row.
 
     `problem` says why the dataset could not be used; "" if it could.
     """
 
-    prompts: Mapping[int, str] = field(default_factory=dict)
-    groups: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    prompts: Mapping[int, str] = {}
+    groups: Mapping[str, Mapping[int, str]] = {}
     problem: str = ""
 
 

@@ -8,10 +8,13 @@ runs that ended.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis.errors import JournalError, OsmosisError, ResultsError
 from pytest_osmosis.files.reading import FileFault
@@ -38,8 +41,7 @@ from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule, Transcript, error_of, kind_of
 
 
-@dataclass(frozen=True, slots=True)
-class StoredResults:
+class StoredResults(Struct, frozen=True):
     """All that a run directory says about its eval run.
 
     `results` holds all selected runs, or those that ended if it `is_from_journal`. `begun` are the runs that had begun
@@ -94,8 +96,7 @@ def read_stored(run: StoredEvalRun, found: Replayed | None = None) -> StoredResu
     return StoredResults(run, lifecycle, made, found, written_in=written_in)
 
 
-@dataclass(frozen=True, slots=True)
-class RunHistory:
+class RunHistory(Struct, frozen=True):
     """One run: its record, and what its test showed of it; the ground truth is None if the run was not scored.
 
     `scorers` are the functions of the last scoring. `outputs` holds what each step printed, by kind.
@@ -269,8 +270,7 @@ TIMES = frozenset(
 """Keys of published results that hold times, or follow from the moment at which something happened."""
 
 
-@dataclass(frozen=True, slots=True)
-class RebuiltResults:
+class RebuiltResults(Struct, frozen=True):
     """The published object of an eval run, made of its journal; `notes` say what could not be made again."""
 
     document: Mapping[str, Any]
@@ -442,8 +442,7 @@ def differences(stored: object, made: object, at: str = "") -> Iterator[str]:
 # -- the runs as JSON Lines, for pandas and others: docs/reference/run-table.md has their members ----------
 
 
-@dataclass(frozen=True, slots=True)
-class RunLines:
+class RunLines(Struct, frozen=True):
     """The lines on the runs of a stored eval run."""
 
     run: StoredEvalRun

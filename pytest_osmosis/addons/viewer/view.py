@@ -11,10 +11,11 @@ import sys
 import webbrowser
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from urllib.parse import quote
+
+from msgspec import Struct
 
 from pytest_osmosis.addons.viewer.server import Access, Dashboard, DashboardServer
 from pytest_osmosis.cli.output import CommandOutput, add_color_option
@@ -90,8 +91,7 @@ def _port(text: str) -> int:
     return int(text)
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
+class _Page(Struct, frozen=True):
     """The page that is opened, the list or the one on an eval run; `wanted` is the port that was typed."""
 
     host: str

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import fields, replace
 from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_osmosis.addons.verifiers import processes as of_session
 from pytest_osmosis.addons.verifiers.processes import MOST_AT_ONCE, OF_PYTEST, Environments
@@ -64,7 +64,7 @@ def test_a_line_that_user_code_forged_is_no_answer(tmp_path: Path, line: bytes) 
         processes.answer(loading)
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(HostCode)])
+@pytest.mark.parametrize("name", HostCode.__struct_fields__)
 def test_a_process_becomes_no_host_whose_code_would_see_another_value_of_any_field(name: str) -> None:
     other: dict[str, Any] = {name: "another"}
     assert keeping().take(replace(CODE, **other), VARIABLES) is None

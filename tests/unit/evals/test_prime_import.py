@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_osmosis.addons.verifiers.prime_import import ImportedRollouts, resumed_from
 from pytest_osmosis.addons.verifiers.processes import Environments

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import genai_prices
 import pytest
+from msgspec.structs import replace
 
 from pytest_osmosis.config.eval_kinds import TokenPrices
 from pytest_osmosis.config.tables import ModelTable

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from random import Random
 from types import FrameType, SimpleNamespace, TracebackType
@@ -15,6 +14,7 @@ from unittest.mock import Mock
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pytest_osmosis import Verdict
 from pytest_osmosis.models.base import ChatReply

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pytest_osmosis.formats.codec import decode, encode
 from pytest_osmosis.record.plan import Plan, Span, run_seed, shuffled, spans_of

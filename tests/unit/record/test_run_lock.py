@@ -14,11 +14,11 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.run_directory import Holder, RunDirectory, RunLock, holder_of

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_osmosis.report.markdown import MOST_CHANGED, MOST_LISTED, markdown
 from pytest_osmosis.report.style import Style, ansi, bad, dim, good, joined, painted

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.models.base import ChatReply, refusal_error
@@ -33,7 +34,7 @@ def never(n: int, reason: str | None = None) -> list[RunRecord]:
 
 
 def part(records: list[RunRecord], **fields: object) -> Results:
-    return replace(results_of(records), partial=True, n_planned=40, **fields)  # type: ignore[arg-type]
+    return replace(results_of(records), partial=True, n_planned=40, **fields)
 
 
 def gated(records: list[RunRecord], *rules: GateRule, scorers: tuple[str, ...] = (A,)) -> list[str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_osmosis.checks.kinds import SeenRollout
 from pytest_osmosis.rewards.graders import Reward, reward_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
 import math
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import to_builtins
 
 from pytest_osmosis.stats import (
     RunScore,
@@ -196,7 +196,7 @@ def test_scores_whose_squares_no_float_holds_have_a_summary(huge: float, others:
     for value in (summary.mean, summary.std, summary.se, *summary.percentiles.values()):
         assert value is not None
         assert math.isfinite(value)
-    json.dumps(dataclasses.asdict(summary), allow_nan=False)
+    json.dumps(to_builtins(summary), allow_nan=False)
 
 
 def test_huge_scores_have_the_statistics_of_small_ones_in_another_unit() -> None:
