@@ -15,11 +15,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis.config.kinds import dotted, key_text, toml, within_levels
 from pytest_osmosis.errors import ConfigError
@@ -150,16 +150,18 @@ MOST_BYTES = 10_000_000
 """The largest config. A file that is larger was named by mistake."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """The content of a TOML file, or of its table `prefix`. `label` is its path in messages."""
 
     path: Path
     label: str
     text: str
-    content: dict[str, Any] = field(compare=False)
-    lines: Lines = field(compare=False)
+    content: dict[str, Any]
+    lines: Lines
     prefix: tuple[str, ...] = ()
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.text, self.prefix))  # a dictionary has no hash
 
     def line(self, *keys: str | int) -> int:
         return self.lines.of(*self.prefix, *keys)

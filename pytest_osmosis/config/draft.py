@@ -7,9 +7,10 @@ problem, and the key still counts as set, so that nothing reports it as missing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from pytest_osmosis.config.document import (
     LEVELS,

@@ -7,12 +7,12 @@ requests would otherwise go to another server than the one that is meant.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis.config.document import Document, is_folder, read_document
 from pytest_osmosis.config.draft import read_value, shown_value
@@ -59,8 +59,7 @@ def _address() -> ValueKind:
     return replace(kind, read=read)
 
 
-@dataclass(frozen=True, slots=True)
-class RegisteredEndpoint:
+class RegisteredEndpoint(Struct, frozen=True):
     """One server of an endpoint. `key` names the variable of its key, `where` is the place of the entry."""
 
     endpoint_id: str = declared(TEXT, "The id by which configs name the model.", required=True)
@@ -78,7 +77,7 @@ class RegisteredEndpoint:
     headers: Mapping[str, str] = declared(
         headers(), "HTTP headers sent with every request. Also: extra_headers.", unset=EMPTY, private=True
     )
-    where: str = field(default="", compare=False)
+    where: str = ""
 
 
 ENDPOINT = replace(

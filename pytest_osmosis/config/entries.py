@@ -18,7 +18,6 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -228,8 +227,7 @@ _SUBJECTS = (
 """The keys that say which eval an entry is, and after which it is named."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry(Document):
+class Entry(Document, frozen=True):
     """One eval of a config with several, as the content of a config of its own, with its `name`.
 
     `places` leads from a key of the content to the place in the file that set it, whose line and name it has; `home` is
@@ -237,7 +235,7 @@ class Entry(Document):
     """
 
     name: str = ""
-    places: Mapping[tuple[str, ...], Place] = field(default_factory=dict)
+    places: Mapping[tuple[str, ...], Place] = {}
     home: Place = ()
     swept_keys: frozenset[tuple[str, ...]] = frozenset()
 

@@ -9,13 +9,13 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis.checks.kinds import (
     AFTER,

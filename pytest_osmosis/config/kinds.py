@@ -12,9 +12,11 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pytest_osmosis.files.reading import depth
 from pytest_osmosis.text.names import closest, did_you_mean, suggestion
@@ -25,8 +27,7 @@ MOST_LEVELS = 100
 """Values nest no deeper: what checks, shows and compares them is recursive. What tomli reads depends on its release."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """One way in which a value does not fit. `below` are the keys and positions inside the value that lead to it.
 
     `got` is the offending value in messages: None for the value itself, "" if the text contains it already.
@@ -54,8 +55,7 @@ def refuse(text: str, got: str | None = None) -> Unfit:
     return Unfit([Fault(text, got=got)])
 
 
-@dataclass(frozen=True, slots=True)
-class ValueKind:
+class ValueKind(Struct, frozen=True):
     """A kind of value. `expects` completes "must be ...", and `read` returns the value to keep or raises `Unfit`.
 
     `typed` converts a text from the command line to the TOML value that it means, or returns it unchanged. `schema` is
@@ -65,7 +65,7 @@ class ValueKind:
     expects: str
     read: Callable[[Any], Any]
     typed: Callable[[str], object] = str
-    schema: Mapping[str, Any] = field(default_factory=dict)
+    schema: Mapping[str, Any] = {}
 
 
 def toml(value: object) -> str:
@@ -362,8 +362,7 @@ def with_value(whole: object, keys: Sequence[str], value: object) -> Any:
 NOT_SUPPORTED = "not supported yet; leave it out"
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(Struct, frozen=True):
     """One key of a table.
 
     A key that is not `supported` has its value checked and is then rejected. `override` is the kind of values on the
@@ -386,6 +385,11 @@ class Field:
     replaces: tuple[str, ...] = ()
     option: str | None = None
     prime: str | Mapping[str, Callable[[Any], Any] | None] | None = None
+    unset: object = None
+
+    def value(self) -> Any:
+        """Return what the attribute of a table's class is where nobody sets the key."""
+        return self.default if self.unset is None else self.unset
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -403,18 +407,19 @@ def key(kind: ValueKind, help: str, default: object = None, *, unset: object = N
 
     Where nobody sets the key, the attribute is `default`, as documents name it, or `unset` if it is given.
     """
-    value = default if unset is None else unset
-    return field(default_factory=lambda: value, metadata={"key": Field("", kind, help, default, **facts)})
+    return field(default_factory=Field("", kind, help, default, unset=unset, **facts).value)
 
 
-def keys_of(cls: type) -> dict[str, Field]:
-    """Return the keys that the attributes of a class declare, by name."""
-    declared = {each.name: each.metadata.get("key") for each in fields(cls)}
-    return {name: replace(each, name=name) for name, each in declared.items() if each is not None}
+def keys_of(cls: type[Struct]) -> dict[str, Field]:
+    """Return the keys that the attributes of a class declare, by name: each is the maker of a default."""
+    defaults = dict(zip(reversed(cls.__struct_fields__), reversed(cls.__struct_defaults__), strict=False))
+    makers = {
+        name: getattr(getattr(defaults.get(name), "factory", None), "__self__", None) for name in cls.__struct_fields__
+    }
+    return {name: replace(each, name=name) for name, each in makers.items() if isinstance(each, Field)}
 
 
-@dataclass(frozen=True, slots=True)
-class Entries:
+class Entries(Struct, frozen=True):
     """The kinds of names and values in a table without fixed keys."""
 
     key: ValueKind
@@ -422,8 +427,7 @@ class Entries:
     help: str
 
 
-@dataclass(frozen=True, slots=True)
-class Family:
+class Family(Struct, frozen=True):
     """Keys that match a pattern, like `pass_at_K`.
 
     `written` represents all of them in messages, `example` is one of them, and `kind_of` returns the kind of a key's
@@ -438,8 +442,7 @@ class Family:
     of_tables: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(Struct, frozen=True):
     """One table of a config. The required keys of an `optional` one may be left out with the whole table.
 
     An `EvalConfig` holds its values as an object of the class `keys`, if it has one.

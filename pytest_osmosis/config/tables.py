@@ -9,9 +9,10 @@ Values are validated before these objects are made (`eval_config`), so nothing i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+from msgspec import Struct, field
 
 from pytest_osmosis.config.document import Document
 from pytest_osmosis.config.eval_kinds import (
@@ -136,8 +137,7 @@ def _extra_body() -> Any:
     return key(EXTRA_BODY, text, unset=EMPTY)
 
 
-@dataclass(frozen=True, slots=True)
-class Experiment:
+class Experiment(Struct, frozen=True):
     """`[experiment]`: the model, the rows and the code. `rollout` and `entrypoint` are both set or both None.
 
     At most one of `commit_sha` and `branch` is set.
@@ -173,8 +173,7 @@ class Experiment:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluation:
+class Evaluation(Struct, frozen=True):
     """`[evaluation]`: runs per row, rollouts in flight, the pass threshold. Timeouts exclude time in a queue."""
 
     n: int = key(integer(1), "Runs per row.", 1, option="n", prime="rollouts_per_example")
@@ -197,8 +196,7 @@ class Evaluation:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RowSelection:
+class RowSelection(Struct, frozen=True):
     """The selected rows: `rows` (inclusive ranges or "all"), or else `offset` and `limit`, or else a 10% sample.
 
     `limit` "all" selects every row after `offset`.
@@ -222,8 +220,7 @@ class RowSelection:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ModelTable:
+class ModelTable(Struct, frozen=True):
     """`[model]`: the server of the model, and how requests are sent to it.
 
     `headers_from_state` are headers by name, and the keys of a rollout's state that hold their values.
@@ -291,8 +288,7 @@ class ModelTable:
     timeout_s: float = _timeout_s()
 
 
-@dataclass(frozen=True, slots=True)
-class Sampling:
+class Sampling(Struct, frozen=True):
     """`[sampling]`: parameters of every request. The seed of each run is derived from `seed`."""
 
     temperature: float | None = key(AT_LEAST_0, "Sampling temperature.", option="temperature", prime="temperature")
@@ -303,8 +299,7 @@ class Sampling:
     extra_body: Mapping[str, Any] = _extra_body()
 
 
-@dataclass(frozen=True, slots=True)
-class Scoring:
+class Scoring(Struct, frozen=True):
     """`[scoring]`: the functions that score, their thresholds, and which scores decide whether a run passed.
 
     `rubric` is that of the judge: a text, or the path of a file (`TEXT_SUFFIXES`).
@@ -359,8 +354,7 @@ class Scoring:
         return (*self.functions, *(check["name"] for check in self.all_checks))
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeTable:
+class JudgeTable(Struct, frozen=True):
     """`[judge]`: the model that scores by `[scoring] rubric`, how often it is asked, what it sees, its limits."""
 
     model_path: str | None = key(TEXT, f'The model that judges, like "{EXAMPLE_MODEL}". Required by [scoring] rubric.')
@@ -399,8 +393,7 @@ class JudgeTable:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AgentTable:
+class AgentTable(Struct, frozen=True):
     """`[agent]`: `agent` is "chat" or "recorded" (built in), "module:attr", or None for the rollout's entrypoint.
 
     `mcp` is set in its place: a folder, relative to the workspace in a TOML, absolute from the command line.
@@ -447,8 +440,7 @@ class AgentTable:
         return self.agent == RECORDED
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentTable:
+class EnvironmentTable(Struct, frozen=True):
     """`[environment]`: the verifiers environment that has the rows, rolls out and scores; none if `env_id` is None."""
 
     env_id: str | None = key(
@@ -513,8 +505,7 @@ class EnvironmentTable:
         return {**self.env_args, **{name: value for name, value in of_taskset.items() if value}}
 
 
-@dataclass(frozen=True, slots=True)
-class Data:
+class Data(Struct, frozen=True):
     """`[data]`: the dataset file and its columns. `seed` is that of the 10% sample.
 
     `columns` maps our column names to the dataset's, as in `{user_prompt = "question"}`. `user_prompt` is a template of
@@ -544,8 +535,7 @@ class Data:
         return self.columns if self.user_prompt is None else {**self.columns, "user_prompt": self.user_prompt}
 
 
-@dataclass(frozen=True, slots=True)
-class RayOptions:
+class RayOptions(Struct, frozen=True):
     """`[execution.ray]`: the Ray cluster of hosts. `address` None: that of RAY_ADDRESS, or the one on this machine.
 
     A host with its scorer is an actor, which asks for `resources` (as in `ray.remote`). The workspace is "shared" by
@@ -584,7 +574,7 @@ class RayOptions:
     )
 
     def to_json(self) -> dict[str, Any]:
-        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+        return {name: _plain(getattr(self, name)) for name in self.__struct_fields__}
 
 
 def _plain(value: Any) -> Any:
@@ -597,8 +587,7 @@ def _plain(value: Any) -> Any:
 _RAY = keys_of(RayOptions)
 
 
-@dataclass(frozen=True, slots=True)
-class Execution:
+class Execution(Struct, frozen=True):
     """`[execution]`: how the eval is executed.
 
     `hosts` is None for "auto": as many as xdist's `-n` says, or on a cluster as many as it has room for.
@@ -662,8 +651,7 @@ class Execution:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class LimitsTable:
+class LimitsTable(Struct, frozen=True):
     """`[limits]`: the most unmeasured runs (a count, or a share from 0 to 1), and bounds after which no run starts.
 
     `rollout` holds the bounds of each rollout by name: `tokens`, `cost_usd` and `tool_calls`.
@@ -689,8 +677,7 @@ class LimitsTable:
         return isinstance(self.max_errors, float)
 
 
-@dataclass(frozen=True, slots=True)
-class Baseline:
+class Baseline(Struct, frozen=True):
     """`[baseline]`: the model or the earlier results to compare with. `model_path` or `results` is None.
 
     In a TOML, `results` is relative to the workspace and inside it. From the command line, it is absolute.
@@ -711,8 +698,7 @@ class Baseline:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Struct, frozen=True):
     """`[output]`: the folder of run directories (default: `.osmosis/runs` in the workspace), and other files.
 
     In a TOML, paths are relative to the workspace and inside it. From the command line, they are absolute.
@@ -747,8 +733,7 @@ class Output:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CassetteTable:
+class CassetteTable(Struct, frozen=True):
     """`[cassette]`: the file of recorded answers (default: `cassettes/<name>.jsonl`), and which answers it gets.
 
     In a TOML, `path` is relative to the workspace and inside it. From the command line, it is absolute.
@@ -889,8 +874,7 @@ EVAL_TABLES: Tables = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Training:
+class Training(Struct, frozen=True):
     """The part of a training config that evals do not have: the `base_model` that is trained, and the longest prompt.
 
     `asks_model`: a model that can be asked was named, which may be another one.
@@ -905,8 +889,7 @@ ENVIRONMENT_DEFAULTS = ("tool", "verifiers", "eval")
 """The table with the defaults of an environment, in the pyproject.toml of its package."""
 
 
-@dataclass(frozen=True, slots=True)
-class EnvironmentModule:
+class EnvironmentModule(Struct, frozen=True):
     """The module of an environment, before it is imported. The add-on behind `seams` finds it.
 
     `source` is its file, `__init__.py` for a package. `folder` must be in `sys.path` to import it, None if it is
@@ -919,7 +902,7 @@ class EnvironmentModule:
     folder: str | None
     source: Path
     version: str | None
-    defaults: Mapping[str, int | Literal["all"]] = field(default_factory=dict)
+    defaults: Mapping[str, int | Literal["all"]] = {}
     document: Document | None = None
 
     @property
@@ -927,8 +910,7 @@ class EnvironmentModule:
         return id_of(self.env_id).name
 
 
-@dataclass(frozen=True, slots=True)
-class EvalConfig:
+class EvalConfig(Struct, frozen=True):
     """The config of one eval, or of the preflight of a training config: `training` is then set.
 
     `path` is the file that pytest collects: the TOML, or the dataset of an eval without one. `text` is the content of
@@ -963,12 +945,12 @@ class EvalConfig:
     output: Output = Output()
     cassette: CassetteTable = CassetteTable()
     prices: Mapping[str, TokenPrices] = field(default_factory=lambda: EMPTY)
-    dataset_line: int = field(default=1, repr=False, compare=False)
-    script_at: str = field(default="", repr=False, compare=False)
+    dataset_line: int = 1
+    script_at: str = ""
     overridden: tuple[str, ...] = ()
     preset: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    text: str | None = field(default=None, repr=False, compare=False)
+    text: str | None = None
     training: Training | None = None
     environment_module: EnvironmentModule | None = None
     own_threshold: bool = False

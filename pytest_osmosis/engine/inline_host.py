@@ -20,7 +20,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
-from msgspec import structs
 from msgspec.structs import replace
 
 from pytest_osmosis import seams
@@ -342,7 +341,7 @@ class InlineHost:
                     self._endpoint.set_variables(hooks=False)
                 code = load(setup)
                 notes = self._sdk_shim.notes if self._sdk_shim is not None else ()
-                self._code = structs.replace(code, notes=(*code.notes, *notes))
+                self._code = replace(code, notes=(*code.notes, *notes))
             self._limits = HostLimits(setup.limit, lambda: None)
             monitor = Unmonitored(self._around)
             models = deniable(self._clients, self._denied)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import Struct, field
 
 from pytest_osmosis.cassettes.exchange import CASSETTE, MOST_LINE_BYTES, read_header
 from pytest_osmosis.cassettes.reader import CassetteReader, check_cassette
@@ -34,8 +35,7 @@ RECORDED = (None, "model", "agent")
 MOST_NAMED = 5
 
 
-@dataclass(frozen=True, slots=True)
-class EvalCassette:
+class EvalCassette(Struct, frozen=True):
     """The cassette of an eval, and its use.
 
     With `mode` "record" every request is sent and its answer recorded; with "new" recorded answers are given again, and
@@ -45,7 +45,7 @@ class EvalCassette:
 
     mode: CassetteMode
     path: Path
-    runs: Mapping[RunId, int] = field(default_factory=dict, repr=False, compare=False)
+    runs: Mapping[RunId, int] = field(default_factory=dict)
     digest: str | None = None
 
     @property

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis.config.endpoints import RegisteredEndpoint, Registry
 from pytest_osmosis.config.eval_kinds import TokenPrices
@@ -247,7 +247,7 @@ def _at_endpoint(endpoint_id: str, table: ModelTable, registry: Registry | None,
         check_url(table.base_url, "[model] base_url", where)
         entries = entries[:1]
     servers = [_server(entry, table, where) for entry in entries]
-    return structs.replace(servers[0], replicas=tuple(servers)) if len(servers) > 1 else servers[0]
+    return replace(servers[0], replicas=tuple(servers)) if len(servers) > 1 else servers[0]
 
 
 def _server(entry: RegisteredEndpoint, table: ModelTable, where: str) -> ModelTarget:
@@ -259,9 +259,7 @@ def _server(entry: RegisteredEndpoint, table: ModelTable, where: str) -> ModelTa
         headers=merged_headers(entry.headers, table.headers),
     )
     check_url(entry.url, f"[[endpoint]] {toml(entry.endpoint_id)} url", entry.where)
-    return structs.replace(
-        at_address(entry.model, table, table.base_url or entry.url, where), endpoint=entry.endpoint_id
-    )
+    return replace(at_address(entry.model, table, table.base_url or entry.url, where), endpoint=entry.endpoint_id)
 
 
 # -- the parameters and the limits of requests, and the texts that the header shows for them -----------------

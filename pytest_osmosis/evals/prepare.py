@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from pytest_osmosis.config import (
     EvalConfig,
@@ -259,7 +258,7 @@ class Preparation:
         prepared = self.planned(models, opened, datetime.now(UTC), notes, NEW_ROLLOUTS)
         last, unreadable = previous_run(runs_folder(opened.config), prepared.plan_digest)
         ignored = [f"an earlier run is ignored: {unreadable}"] if unreadable is not None else []
-        return structs.replace(prepared, last=last, notes=(*prepared.notes, *ignored))
+        return replace(prepared, last=last, notes=(*prepared.notes, *ignored))
 
     def planned(
         self, models: Models, opened: Opened, at: datetime, notes: Iterable[str], source: NewRollouts | RescoreSource
@@ -290,7 +289,7 @@ class Preparation:
             typed=typed,
             source=source,
         )
-        return structs.replace(prepared, plan_digest=plan_digest(identity(prepared)))
+        return replace(prepared, plan_digest=plan_digest(identity(prepared)))
 
 
 def begin(request: EvalRequest, around: Surroundings) -> Callable[[], Prepared]:
@@ -373,7 +372,7 @@ def configured_dataset(config: EvalConfig, shared: SharedChecks | None = None) -
     key = (path, tuple(columns.items()), recorded)
     dataset = shared.once(key, lambda: open_dataset(path, columns, display, recorded=recorded))
     prompt = system_prompt(config)
-    return shared.once((*key, prompt), lambda: structs.replace(dataset, system_prompt=prompt))
+    return shared.once((*key, prompt), lambda: replace(dataset, system_prompt=prompt))
 
 
 def with_threshold(config: EvalConfig, environment: EnvironmentFacts) -> EvalConfig:
@@ -402,7 +401,7 @@ def _target(config: EvalConfig, environ: Mapping[str, str], origin: str, registr
     if not config.names_model and target.endpoint is None and not is_at_prime(target):
         raise ConfigError([_missing_model(config)])
     is_of_prime = config.entry is not None and target.api == "auto"
-    return structs.replace(target, api="chat_completions") if is_of_prime else target
+    return replace(target, api="chat_completions") if is_of_prime else target
 
 
 def _missing_model(config: EvalConfig) -> Problem:

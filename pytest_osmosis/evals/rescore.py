@@ -9,11 +9,10 @@ a judge.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, typed_eval_config
 from pytest_osmosis.config.eval_kinds import name_of
@@ -92,8 +91,8 @@ class _Rescoring(Preparation):
     rolls_out = False
 
     def __init__(self, run: StoredEvalRun, request: EvalRequest, around: Surroundings) -> None:
-        request_of_run = structs.replace(request, path=request.path or run.config, shard=run.manifest.shard)
-        super().__init__(request_of_run, structs.replace(around, folder=run.workspace))
+        request_of_run = replace(request, path=request.path or run.config, shard=run.manifest.shard)
+        super().__init__(request_of_run, replace(around, folder=run.workspace))
         self._run = run
         self._asked = request
 
@@ -240,7 +239,7 @@ def _plan(planned: Plan, config: EvalConfig, dataset: Dataset) -> Plan:
     """Return the plan of the rollouts, with the present names, and the present lines if the dataset has all rows."""
     lacks_rows = any(row >= len(dataset) for row, _ in planned.rows())
     rows = (row for span in planned.spans for row in span.rows)
-    return structs.replace(
+    return replace(
         planned,
         name=config.name,
         path=str(config.path),

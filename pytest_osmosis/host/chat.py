@@ -14,13 +14,13 @@ import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import Any
 from uuid import uuid4
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from pytest_osmosis.cassettes.exchange import ROLLOUT
 from pytest_osmosis.errors import BoundError, ModelError

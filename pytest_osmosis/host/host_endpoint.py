@@ -10,10 +10,10 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis.endpoint.rollouts import (
     CURRENT,

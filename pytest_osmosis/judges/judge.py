@@ -22,11 +22,11 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar
-from dataclasses import replace
 from math import fsum
 from typing import Any, Protocol
 
-from msgspec import Struct, structs
+from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis.errors import ITS_ANSWER, JudgeError
 from pytest_osmosis.models import create, retry
@@ -354,7 +354,7 @@ class JudgeModel(Struct, frozen=True):
         """Return a client. Raises `ConfigError` if its key or its library is missing."""
         if self.api_key is None:
             return create(self.target, environ, MAX_IN_FLIGHT)
-        return create(structs.replace(self.target, api_key_env=KEY), {**environ, KEY: self.api_key}, MAX_IN_FLIGHT)
+        return create(replace(self.target, api_key_env=KEY), {**environ, KEY: self.api_key}, MAX_IN_FLIGHT)
 
 
 class Requests(Protocol):

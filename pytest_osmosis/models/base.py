@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
@@ -72,8 +71,7 @@ def usage_fields(usage: Usage) -> dict[str, Any]:
     return counts
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
+class ChatRequest(Struct, frozen=True):
     """One chat request. `run` is the identity of the run that sends it ("row3-run1"), which is not sent.
 
     `sampling` contains the other keys of the body: temperature, top_p, max_tokens, stop, and the keys of extra_body.
@@ -85,13 +83,13 @@ class ChatRequest:
 
     messages: Sequence[Message]
     tools: Sequence[Mapping[str, Any]] = ()
-    sampling: Mapping[str, Any] = field(default_factory=dict)
+    sampling: Mapping[str, Any] = {}
     seed: int | None = None
     run: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     failed_at: tuple[str, ...] = ()
-    native: Mapping[str, Any] | None = field(default=None, compare=False)
-    script: Any = field(default=None, compare=False)
+    native: Mapping[str, Any] | None = None
+    script: Any = None
 
     @property
     def keys(self) -> list[str]:

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import completions

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from random import Random
 from typing import NamedTuple, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model

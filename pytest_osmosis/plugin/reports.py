@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from pytest_osmosis import seams
 from pytest_osmosis.config import EvalConfig
@@ -149,7 +148,7 @@ class OutputPaths:
             fix = "pass a folder, or a path with {name}"
             raise ProblemsError.at(f"--osmosis-output={output}", f"{n_evals} evals run; {fix}")
         config = replace(prepared.config, output=replace(prepared.config.output, results=str(path)))
-        return structs.replace(prepared, config=config)
+        return replace(prepared, config=config)
 
     def problems(self, evals: Sequence[Prepared]) -> list[Problem]:
         """Return why the files of these evals and of the session cannot be written."""

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
-from msgspec import Meta, Struct, structs
+from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.files.reading import FileFault, parsed, read_text
@@ -225,8 +226,8 @@ def read_manifest(path: Path) -> Manifest:
     except ValueError as error:
         raise OsmosisError(f"{where}: is not JSON: {error}") from None
     baseline = found.baseline  # of targets, few members are declared, and decoding loses the others
-    return structs.replace(
+    return replace(
         found,
         target=data["target"],
-        baseline=None if baseline is None else structs.replace(baseline, target=data["baseline"]["target"]),
+        baseline=None if baseline is None else replace(baseline, target=data["baseline"]["target"]),
     )

@@ -15,7 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict, TypeVar
 
-from msgspec import UNSET, Meta, Struct, UnsetType, structs
+from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from pytest_osmosis.errors import ResultsError
@@ -467,7 +467,7 @@ def _decoded(path: Path, data: Any, kind: type[_Head]) -> _Head:
     except ShapeFault as fault:
         raise ResultsError(f"{shown(path)}: {fault}") from None
     config = {**data["config"], "price": found.config["price"]}
-    return structs.replace(found, config=config, provenance=data["provenance"])
+    return replace(found, config=config, provenance=data["provenance"])
 
 
 def _unreadable(path: Path, error: Exception) -> ResultsError:

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from msgspec import Struct, structs
+from msgspec import Struct
 from msgspec.structs import replace
 
 from pytest_osmosis import stats
@@ -315,7 +315,7 @@ class BaselineComparison(Struct, frozen=True):
     def among(self, n_evals: int, p: float) -> BaselineComparison:
         """Return this comparison as one of `n_evals`, with its corrected p."""
         regression = p < ALPHA and _is_beyond(self.found.difference or 0.0, self.allowed)
-        found = structs.replace(self.found, evals_compared=n_evals, p_adjusted=p, regression=regression)
+        found = replace(self.found, evals_compared=n_evals, p_adjusted=p, regression=regression)
         return replace(self, found=found)
 
 
@@ -370,14 +370,14 @@ def decide(rule: GateRule, compared: BaselineComparison) -> Verdict:
         worst_and_best = [stats.paired_test(*shares(pairs, fill, not fill)) for fill in (False, True)]
         cases = {_is_beyond(case.difference, compared.allowed) and case.p * times < ALPHA for case in worst_and_best}
         if len(cases | {found.regression}) > 1:
-            return structs.replace(
+            return replace(
                 verdict, state="not measured", text=f"{text}; {plural(n, 'unmeasured run')} could change that"
             )
     if found.regression:
-        return structs.replace(verdict, state="fails")
+        return replace(verdict, state="fails")
     if (least := least_p_of(paired.n_rows, found.evals_compared)) is not None:
         few = f"{plural(paired.n_rows, 'row')} cannot show a regression: p is at least {least:.2g}"
-        return structs.replace(verdict, state="not measured", text=f"{text}; {few}")
+        return replace(verdict, state="not measured", text=f"{text}; {few}")
     return verdict
 
 

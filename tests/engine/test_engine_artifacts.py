@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent, indent
 from typing import Any, Literal
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from pytest_osmosis.addons.ray.artifact_sender import PIECE_BYTES
 from pytest_osmosis.config.tables import RayOptions
@@ -50,7 +49,7 @@ class Elsewhere:
 
     def spawn(self, name: str, setup: Setup, *, environ: HostEnviron, log: Path, post: Post) -> HostConnection:
         self.setups.append(setup)
-        moved = structs.replace(setup, artifacts=str(self.folder / name))
+        moved = replace(setup, artifacts=str(self.folder / name))
         return HostConnection(name, moved, environ=environ, log=log, post=post)
 
 
@@ -83,7 +82,7 @@ def _with_ray(workspace: Literal["shared", "upload"]) -> Callable[..., Prepared]
         known = prepare(*args, **options)
         ray = RayOptions(workspace=workspace)
         execution = replace(known.config.execution, engine="ray", ray=ray)
-        return structs.replace(known, config=replace(known.config, execution=execution))
+        return replace(known, config=replace(known.config, execution=execution))
 
     return prepare_with_ray
 

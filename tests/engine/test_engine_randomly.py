@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from msgspec import structs
 from msgspec.structs import replace
 
 from pytest_osmosis.datasets import Dataset
@@ -126,7 +125,7 @@ class History:
         )
         if chance.random() < 0.2:
             enough = chance.randint(1, len(self.runs))
-            job = structs.replace(job, decided=decided_after(enough))
+            job = replace(job, decided=decided_after(enough))
         self.engine = self.world.engine = Engine(job, Journal.create(self.path), self._reported)
         self.world.stored = StoredNow(self.path)
         self.disturbed = self._plan(chance)

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from pytest_osmosis.addons.lab.rollout import RecordedScores, Rollout, RolloutResult
 from pytest_osmosis.addons.lab.rollout_tests import (
@@ -234,7 +233,7 @@ def _prepared_for_tests(preparer: EvalPreparer, named: NamedEntry, plans: Sequen
     rows = ",".join(f"{first}-{last}" for first, last in spans)
     n = max(plan.n for plan in plans)
     union = [Override("data", "rows", rows, ORIGIN), Override("evaluation", "n", n, ORIGIN)]
-    request = structs.replace(request, overrides=[*request.overrides, *union], compared=False)
+    request = replace(request, overrides=[*request.overrides, *union], compared=False)
     prepared = begin(request, preparer.around)()
     config, plan = prepared.config, prepared.plan
     name = f"{config.name}{TEST_EVAL}"
@@ -246,6 +245,4 @@ def _prepared_for_tests(preparer: EvalPreparer, named: NamedEntry, plans: Sequen
         overridden=tuple(text for text in config.overridden if not text.endswith(f"({ORIGIN})")),
     )
     selection = plans[0].selection if len({plan.spans for plan in plans}) == 1 else plan.selection
-    return structs.replace(
-        prepared, config=config, plan=structs.replace(plan, name=name, selection=selection, granularity="run")
-    )
+    return replace(prepared, config=config, plan=replace(plan, name=name, selection=selection, granularity="run"))

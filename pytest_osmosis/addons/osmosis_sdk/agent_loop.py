@@ -14,9 +14,10 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any
+
+from msgspec import Struct
 
 from pytest_osmosis.errors import BoundError, CodeError, ModelError
 from pytest_osmosis.models.base import Message, Usage
@@ -40,8 +41,7 @@ class AgentLoopError(NotAConversation):
     """An agent loop returned an error, or something that is no result."""
 
 
-@dataclass(frozen=True, slots=True)
-class LoopTypes:
+class LoopTypes(Struct, frozen=True):
     """The SDK's classes of which the arguments of a loop are instances."""
 
     request: type[Any]
@@ -71,8 +71,7 @@ class LoopTypes:
             return None
 
 
-@dataclass(frozen=True, slots=True)
-class AgentLoopAgent:
+class AgentLoopAgent(Struct, frozen=True):
     """Runs an agent loop."""
 
     name: str

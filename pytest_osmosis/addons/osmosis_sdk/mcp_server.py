@@ -19,10 +19,11 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from msgspec import Struct
 
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.rollout_code import add_roots, module_of_file
@@ -152,8 +153,7 @@ class UnusableTools(Exception):
     """The server has no tool, or tools that cannot be offered to a model."""
 
 
-@dataclass(frozen=True, slots=True)
-class McpAgent:
+class McpAgent(Struct, frozen=True):
     """Offers the `tools` of `server`, a FastMCP object, and calls those that the model asks for, in their order."""
 
     server: Any

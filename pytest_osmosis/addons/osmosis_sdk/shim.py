@@ -13,11 +13,12 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from msgspec import Struct
 
 PACKAGE = "osmosis_ai"
 SERVER = "uvicorn"
@@ -158,8 +159,7 @@ class SdkShim:
         return importlib.import_module(below) if _is_offered(below) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _OurLoader:
+class _OurLoader(Struct, frozen=True):
     sdk_shim: SdkShim
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
@@ -169,8 +169,7 @@ class _OurLoader:
         self.sdk_shim.serve(module)
 
 
-@dataclass(frozen=True, slots=True)
-class _ExtendingLoader:
+class _ExtendingLoader(Struct, frozen=True):
     """Executes a module with its own loader, which the module keeps, and then adds our names to it."""
 
     loader: Any

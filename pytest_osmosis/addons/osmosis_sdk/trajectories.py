@@ -16,7 +16,6 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
@@ -248,8 +247,7 @@ _REPLACED = -1
 """The place of a rollout that its index does not name."""
 
 
-@dataclass(frozen=True, slots=True)
-class TrajectoryRows:
+class TrajectoryRows(Struct, frozen=True):
     """The rows of a folder, each read when it is asked for. `files` are their paths in it, `changed` when they were."""
 
     folder: Path
@@ -257,7 +255,7 @@ class TrajectoryRows:
     changed: tuple[int, ...]
     text_cells: bool = False
     left_out: tuple[str, ...] = ()
-    not_finite: Mapping[str, str] = field(default_factory=dict)
+    not_finite: Mapping[str, str] = {}
 
     def __len__(self) -> int:
         return len(self.files)

@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.files import private
 from pytest_osmosis.host.loading import Configured, check_class
@@ -50,8 +52,7 @@ NOTHING_TO_GRADE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SdkWorkflowAgent:
+class SdkWorkflowAgent(Struct, frozen=True):
     """Runs a workflow class of the SDK in `package`, a new instance with a copy of `config` for each rollout."""
 
     workflow: type[Any]

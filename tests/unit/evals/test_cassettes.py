@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_osmosis.cassettes.reader import check_cassette
 from pytest_osmosis.config.tables import CassetteTable, EvalConfig, Experiment

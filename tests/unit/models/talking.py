@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ModelError

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import find_run, stored
@@ -81,7 +81,7 @@ def test_a_manifest_is_read_with_members_of_later_versions(tmp_path: Path) -> No
 
     assert manifest.plan.spans == (Span(0, 2, 1),)
     assert (manifest.subject.model, manifest.subject.n, manifest.baseline) == ("demo/arithmetic", 2, None)
-    assert [structs.replace(manifest, eval=name).is_of_tests for name in ("x", "x" + TEST_EVAL)] == [False, True]
+    assert [replace(manifest, eval=name).is_of_tests for name in ("x", "x" + TEST_EVAL)] == [False, True]
 
 
 PLAN = MANIFEST["plan"]

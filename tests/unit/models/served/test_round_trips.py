@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import json
-from dataclasses import replace
 from typing import Any
 
 import anthropic
@@ -17,6 +16,7 @@ import pytest
 from anthropic import Anthropic
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from openai import OpenAI
 
 from pytest_osmosis.config.tables import ModelTable
