@@ -52,20 +52,22 @@ class EndpointRollout:
         self.model = model
         self.name = f"{run}-{secrets.token_hex(8)}"
         self.key = secrets.token_urlsafe(24)
-        self._send = send
-        self._send_in_standby = send_in_standby
-        self.over = False
+        self._sends: tuple[Send, Send] | None = (send, send_in_standby)
         self._requests: set[asyncio.Task[Any]] = set()
+
+    @property
+    def over(self) -> bool:
+        return self._sends is None
 
     async def send(self, request: ChatRequest, *, in_standby: bool) -> ChatReply:
         """Send a request to the model. Raises `OverError` if the rollout is over, or ends meanwhile."""
         task = asyncio.current_task()
         assert task is not None
-        if self.over:
+        if (sends := self._sends) is None:
             raise OverError
         self._requests.add(task)
         try:
-            return await (self._send_in_standby if in_standby else self._send)(request)
+            return await sends[in_standby](request)
         except asyncio.CancelledError:
             if self.over and task.uncancel() == 0:
                 raise OverError from None
@@ -75,7 +77,7 @@ class EndpointRollout:
 
     def end(self) -> None:
         """Refuse further requests, and end those that wait for an answer."""
-        self.over = True
+        self._sends = None  # which have this object
         for task in list(self._requests):
             task.get_loop().call_soon_threadsafe(task.cancel)
 

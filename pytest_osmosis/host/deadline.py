@@ -158,6 +158,7 @@ class Deadline:
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        self._timer = None  # it has the context, in which something may have this deadline
         task, self._task = self._task, None  # whatever maps tasks to deadlines would otherwise keep both alive
         if not self.expired or task is None:
             return

@@ -128,6 +128,7 @@ class RolloutEndpoint(Struct):
 
     def end(self) -> None:
         """Refuse further requests: the rollout is over."""
+        self.context = None  # it has this endpoint
         if self._opened is not None:
             self.host.server.end(self._opened)
 

@@ -66,6 +66,7 @@ class Sink:
 
     def __exit__(self, *_: object) -> None:
         CURRENT.reset(self._token)
+        del self._token  # it has the context that has this sink
 
     def write(self, kind: str, text: str) -> None:
         if text:

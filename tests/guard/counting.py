@@ -29,6 +29,7 @@ class Counts:
         self.calls = Counter[str]()
         self.others = Counter[str]()
         self.bytecodes = Counter[str]()
+        self.tracers: dict[str, Tracer] = {}
 
     @property
     def sums(self) -> dict[str, int]:
@@ -68,9 +69,8 @@ def counted(counts: Counts) -> Iterator[None]:
         if not (name := _name_of(frame.f_code)):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
-        return tracers.get(name) or tracers.setdefault(name, tracer_of(name))
+        return counts.tracers.get(name) or counts.tracers.setdefault(name, tracer_of(name))
 
-    tracers: dict[str, Tracer] = {}
     before = sys.gettrace(), sys.getprofile()
     sys.settrace(trace)
     sys.setprofile(profile)

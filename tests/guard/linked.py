@@ -102,6 +102,7 @@ def note(traffic: Counter[str], way: str, lines: bytes) -> None:
 
 def measured(n: int, folder: Path) -> dict[str, Any]:
     """Return what an eval of `n` rollouts in `folder` needs, its start and end included."""
+    gc.collect()
     hosts: list[LinkedHost] = []
     traffic = Counter[str]()
     told: list[object] = []
@@ -152,6 +153,7 @@ def measured(n: int, folder: Path) -> dict[str, Any]:
         finished.write()
     assert finished.results.measured == n, run.engine.notices.texts or finished.results.stopped
     note(traffic, "journal", run.directory.journal.read_bytes())
+    traffic["objects in cycles"] = gc.collect()
     sides = {"engine": engine, **{host.name: host.counts for host in hosts}, "results": results}
     sums = {f"{side}, {kind}": n for side, counts in sides.items() for kind, n in counts.sums.items()}
     return {"traffic": traffic, "counts": sums, **{side: counts.functions for side, counts in sides.items()}}
@@ -160,7 +162,7 @@ def measured(n: int, folder: Path) -> dict[str, Any]:
 if __name__ == "__main__":
     stdout = os.dup(1)
     output.install(str)
-    gc.disable()  # what it calls, and when, depends on how many objects there are
+    gc.disable()  # what it calls, and when, depends on how many objects there are; cycles are counted at the end
     with tempfile.TemporaryDirectory() as temporary:
         evals = [measured(int(size), Path(temporary)) for size in sys.argv[1:]]
     os.write(stdout, json.dumps(evals).encode())
