@@ -205,7 +205,8 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]  # fmt: skip
     page = ComparisonPage(
         a=both[0]["head"]["row"], b=both[1]["head"]["row"], problem="made by hand", meaning=None,
-        sentence="", caveats=[], remarks=[], differs=[], config_diff=["+n = 2"], numbers=None, rows=rows, only_a=[], only_b=[1],
+        sentence="", caveats=[], remarks=[], differs=[], config_diff=["+n = 2"], numbers=None, rows=rows,
+        only_a=[], only_b=[1],
     )  # fmt: skip
     lines = [[json.dumps(talk(pair[side], 1.0 - side)).encode() for pair in pairs] for side in (0, 1)]
     reported = [ReportedRun(each, made.__getitem__) for each, made in zip(both, lines, strict=True)]
