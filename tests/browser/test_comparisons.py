@@ -83,6 +83,8 @@ def test_the_finding_stands_first_and_chance_is_as_plain_as_a_regression(pages: 
         sentence = compared["sentence"].partition(": ")[2]
         expect(finding.locator(".finding-sentence")).to_have_text(sentence[0].upper() + sentence[1:])
         assert [note for note in compared["remarks"] if note not in text_of(finding)] == []
+    title = "support: 2026-11-22 14:03:59 UTC compared with 2026-11-20 14:03:59 UTC"
+    expect(page.locator("h1")).to_have_text(title)
     assert page.locator(".finding-word").evaluate("each => getComputedStyle(each).fontSize") == "20px"
 
 
