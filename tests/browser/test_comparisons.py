@@ -83,6 +83,8 @@ def test_the_finding_stands_first_and_chance_is_as_plain_as_a_regression(pages: 
         sentence = compared["sentence"].partition(": ")[2]
         expect(finding.locator(".finding-sentence")).to_have_text(sentence[0].upper() + sentence[1:])
         assert [note for note in compared["remarks"] if note not in text_of(finding)] == []
+    title = "support: 2026-11-22 14:03:59 UTC compared with 2026-11-20 14:03:59 UTC"
+    expect(page.locator("h1")).to_have_text(title)
     assert page.locator(".finding-word").evaluate("each => getComputedStyle(each).fontSize") == "20px"
 
 
@@ -147,6 +149,7 @@ def test_a_history_leads_from_each_eval_run_to_its_page_and_its_comparison(pages
     points = made.history["models"][0]["points"]
     assert [point["change"]["before"] if point["change"] else None for point in points] == [None, *[*SHARES][:-1]]
 
+    assert page.locator(".trend svg").evaluate("chart => getComputedStyle(chart).maxWidth") == "100%", "also on paper"
     links = page.locator(".trend-point")
     expect(links).to_have_count(len(points))
     assert [each.get_attribute("href") for each in links.all()] == [f"#/run/{name}" for name in SHARES]
@@ -191,9 +194,9 @@ def talk(answer: str, score: float) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report on two eval runs, a and b, whose rows have `ANSWERS`, the same answer, and a long one that changed."""
+    """A report on two eval runs, a and b: rows with `ANSWERS`, one answer twice, a long one that changed, and none."""
     pairs = [(a, b) for a, b, _, _ in ANSWERS]
-    pairs += [("alike", "alike"), (MANY, MANY.replace("line 15000 of", "line fifteen of"))]
+    pairs += [("alike", "alike"), (MANY, MANY.replace("line 15000 of", "line fifteen of")), ("said", "")]
     both = run_page("a", [0] * len(pairs)), run_page("b", [1] * len(pairs))
     rows = [
         ComparedRow(
@@ -204,7 +207,8 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]  # fmt: skip
     page = ComparisonPage(
         a=both[0]["head"]["row"], b=both[1]["head"]["row"], problem="made by hand", meaning=None,
-        sentence="", caveats=[], remarks=[], differs=[], config_diff=[], numbers=None, rows=rows, only_a=[], only_b=[1],
+        sentence="", caveats=[], remarks=[], differs=[], config_diff=["+n = 2"], numbers=None, rows=rows,
+        only_a=[], only_b=[1],
     )  # fmt: skip
     lines = [[json.dumps(talk(pair[side], 1.0 - side)).encode() for pair in pairs] for side in (0, 1)]
     reported = [ReportedRun(each, made.__getitem__) for each, made in zip(both, lines, strict=True)]
@@ -232,3 +236,12 @@ def test_equal_answers_are_said_to_be_equal_and_long_ones_differ_by_lines(pages:
 
     page.goto(f"{words.as_uri()}#/compare/a/b/{len(ANSWERS) + 1:016x}")
     expect(page.locator(".pair-text mark")).to_have_text(["15000", "fifteen"])
+
+
+def test_a_list_of_rows_says_where_there_is_no_answer_and_has_no_empty_table(pages: Pages, words: Path) -> None:
+    page = pages.open(f"{words.as_uri()}#/compare/a/b")
+
+    last = page.locator(".compared-rows tbody tr").last
+    expect(last.locator(".compared-text")).to_have_text(["Say it.", "said", "no answer"])
+    expect(page.get_by_text("Lines of the TOML")).to_be_visible()
+    expect(page.locator("table.differs")).to_have_count(0)

@@ -98,6 +98,18 @@ def test_filters_order_and_ticks_open_the_same_in_a_fresh_page(pages: Pages, tmp
     expect(fresh.get_by_role("region", name="Compare")).to_contain_text("run2 compared with run8")
 
 
+def test_the_list_shows_gates_on_a_tablet_and_tells_the_ticked_ones_apart(pages: Pages, tmp_path: Path) -> None:
+    rows = [row(f"sums-20261122T14030{at}Z-abcdef", eval="sums", model=f"openai/model-{at}") for at in range(2)]
+    page = pages.open(report(tmp_path / "report.html", rows), width=768)
+
+    chip = page.locator(".chip-failed").first
+    assert chip.evaluate("chip => chip.getBoundingClientRect().right") < 768, "in sight"
+    for each in page.get_by_role("checkbox").all():
+        each.check()
+    said = re.compile("sums openai/model-0 · .+ compared with sums openai/model-1 · ")
+    expect(page.get_by_role("region", name="Compare")).to_contain_text(said)
+
+
 @pytest.mark.parametrize("name", ["status", "model", "dataset", "rollout"])
 def test_the_list_is_filtered_by_status_model_dataset_and_rollout(pages: Pages, tmp_path: Path, name: str) -> None:
     other = {"status": "failed", "model": "openai/m", "dataset": "data/other.jsonl", "rollout": "other"}

@@ -2,9 +2,8 @@ import { useEffect, useRef } from "preact/hooks";
 import { useKeys } from "./state/keys";
 import { type View, go, route, written } from "./state/route";
 import { announce, Notices } from "./ui/notice";
-import { shortName } from "./ui/run_name";
 import { CompareView } from "./views/compare";
-import { Header } from "./views/header";
+import { Header, trailOf } from "./views/header";
 import { HelpDialog, helpIsOpen } from "./views/help";
 import { HistoryView } from "./views/history";
 import { RunView } from "./views/run";
@@ -59,8 +58,8 @@ function pageOf(view: View): string {
   return written(view.name === "run" ? { ...view, id: null } : view.name === "compare" ? { ...view, digest: null } : view);
 }
 
+/** "row3-run1 of sums, 2026-11-29 13:27". */
 function titleOf(view: View): string {
-  if (view.name === "run") return `${view.id ? `${view.id} of ` : ""}${shortName(view.run)}`;
-  if (view.name === "compare") return `${shortName(view.a)} and ${shortName(view.b)}`;
-  return view.name === "history" ? `History of ${view.eval}` : "Eval runs";
+  const [home, ...below] = trailOf(view).map(({ title }) => title);
+  return below.reverse().join(" of ") || home;
 }

@@ -68,9 +68,9 @@ export function runCost(run: RunEntry): string {
   return run.n_cost_unknown ? `>= ${money(run.cost_usd)}` : money(run.cost_usd);
 }
 
-/** A moment in UTC, to the minute: "2026-11-20 14:03 UTC". */
-export function moment(iso: string | null | undefined): string {
-  return iso ? `${iso.slice(0, 16).replace("T", " ")} UTC` : UNKNOWN;
+/** A moment in UTC, to the minute, or with 19 `letters` to the second: "2026-11-20 14:03 UTC". */
+export function moment(iso: string | null | undefined, letters = 16): string {
+  return iso ? `${iso.slice(0, letters).replace("T", " ")} UTC` : UNKNOWN;
 }
 
 /** A duration in readable units: "0.01 s", "3.2 s", "1 min 15 s", "2 h 1 min". */

@@ -93,7 +93,7 @@ function Points({ page, x, y, partOf }: { page: RunPage; x: Axis; y: Axis; partO
   };
   return (
     <div ref={holder} class="scatter" aria-hidden="true">
-      <svg width={width} height={frame.height} class="chart-fixed"
+      <svg width={width} height={frame.height} viewBox={`0 0 ${width} ${frame.height}`} class="chart-fixed"
         onPointerDown={(event) => { event.currentTarget.setPointerCapture(event.pointerId); const at = placeOf(event); setBox({ from: at, to: at }); }}
         onPointerMove={(event) => { if (box) setBox({ ...box, to: placeOf(event) }); }}
         onPointerUp={(event) => { if (box) finish(placeOf(event)); }}

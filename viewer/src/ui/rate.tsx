@@ -12,7 +12,7 @@ interface RateProps {
 
 /** "0.720", its interval on a line from 0 to 1, and "0.680 to 0.760". */
 export function Rate({ rate, bounds, unknown = "not measured", drawn = true }: RateProps) {
-  if (rate === null) return <span class="rate rate-unknown muted">{unknown}</span>;
+  if (rate === null) return <span class="rate muted">{unknown}</span>;
   return (
     <span class="rate">
       <span class="rate-value number">{score(rate)}</span>

@@ -46,6 +46,6 @@ function Comparison({ page, digest }: { page: ComparisonPage; digest: string | n
 /** "sums: acme/small compared with acme/large": in what the eval runs differ, by their models or else by their age. */
 function titleOf({ a, b }: ComparisonPage): string {
   if (a.eval !== b.eval) return `${b.eval ?? b.name} compared with ${a.eval ?? a.name}`;
-  const said = (row: RunEntry) => (a.model === b.model ? moment(row.started_at) : row.model ?? "-");
+  const said = (row: RunEntry) => (a.model === b.model ? moment(row.started_at, 19) : row.model ?? "-");
   return `${b.eval ?? b.name}: ${said(b)} compared with ${said(a)}`;
 }

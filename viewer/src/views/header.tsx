@@ -45,7 +45,7 @@ interface Step {
   address?: string;
 }
 
-function trailOf(view: View): Step[] {
+export function trailOf(view: View): Step[] {
   const home = { title: "Eval runs", address: written({ name: "runs" }) };
   if (view.name === "run") {
     const run = { title: shortName(view.run), address: runAddress(view.run) };

@@ -66,7 +66,7 @@ function Runs({ page }: { page: RunsPage }) {
       {shown.length < rows.length && (
         <p class="more-runs"><button class="button" onClick={() => setQuery({ all: "yes" })}>Show all {count(rows.length)} eval runs</button></p>
       )}
-      <PickedRuns pair={pair} />
+      <PickedRuns page={page} pair={pair} />
     </>
   );
 }

@@ -13,12 +13,14 @@ export function Differences({ page }: { page: ComparisonPage }) {
     <Disclosure summary={plural(differs.length, "difference")} open={differs.length <= 6}
       note={differs.map((each) => each.what).slice(0, 4).join(", ") + (differs.length > 4 ? ", …" : "")}>
       {scored && <p class="finding-caveat tone-unmeasured"><Glyph>! </Glyph>The runs were scored differently, so their pass rates do not mean the same.</p>}
-      <div class="table-frame" tabIndex={0} role="region" aria-label="Differences">
-        <table class="differs">
-          <thead><tr><th scope="col">what differs</th><th scope="col">A</th><th scope="col">B</th></tr></thead>
-          <tbody>{differs.map((each) => <Row key={each.what} found={each} />)}</tbody>
-        </table>
-      </div>
+      {differs.length > 0 && (
+        <div class="table-frame" tabIndex={0} role="region" aria-label="Differences">
+          <table class="differs">
+            <thead><tr><th scope="col">what differs</th><th scope="col">A</th><th scope="col">B</th></tr></thead>
+            <tbody>{differs.map((each) => <Row key={each.what} found={each} />)}</tbody>
+          </table>
+        </div>
+      )}
       {lines.length > 0 && (
         <Disclosure class="compare-toml" summary="Lines of the TOML" note={plural(lines.length, "line")}>
           <pre tabIndex={0}>{lines.map((line, at) => <span key={at} class={line.startsWith("-") ? "diff-a" : "diff-b"}>{line}{"\n"}</span>)}</pre>

@@ -131,7 +131,7 @@ function Side({ letter, row, answer, parts }: { letter: "A" | "B"; row: KeyedRow
   return (
     <td class="compared-side" data-title={letter}>
       <span class="cell-small number">{passed} of {measured} passed</span>
-      <span class="compared-text" dir="auto">{parts ? <Parts letter={letter} parts={parts} /> : answer && <Escaped text={answer} />}</span>
+      <span class="compared-text" dir="auto">{parts ? <Parts letter={letter} parts={parts} /> : answer === "" ? <span class="muted">no answer</span> : answer && <Escaped text={answer} />}</span>
     </td>
   );
 }

@@ -121,9 +121,10 @@ export function Parts({ letter, parts }: { letter: "A" | "B"; parts: Part[] }) {
     : <mark key={index} class={`diff-${letter.toLowerCase()}`}><Escaped text={part.text} /></mark>))}</>;
 }
 
-/** The answer of a run; null if there is none, or if it is not loaded. */
+/** The answer of a run, "" without one; null if it is not loaded. */
 export function useAnswer(page: RunPage, at: number | undefined): string | null {
-  return answerIn(conversationOf(useConversation(page.head.row.name, page, at)));
+  const conversation = conversationOf(useConversation(page.head.row.name, page, at));
+  return conversation && (answerIn(conversation) ?? "");
 }
 
 function conversationOf(loaded: Loaded): Conversation | null {

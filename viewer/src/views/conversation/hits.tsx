@@ -62,7 +62,7 @@ export function Hits({ root, sought, of }: HitsProps) {
   const step = (by: number) => ranges.length > 0 && show(ranges, (current + by + ranges.length) % ranges.length);
   useKeys("Hits of the query", [
     { keys: ["."], does: "next hit in the conversation", run: () => void step(1) },
-    { keys: [","], does: "hit before", run: () => void step(-1) },
+    { keys: [","], does: "previous hit", run: () => void step(-1) },
   ], "panel");
   if (!ranges.length && !sought.isInConversations) return null;
   return (

@@ -47,14 +47,14 @@ export function useGridKeys({ page, rows, places, cursor, open, scroller, visibl
   };
   useKeys("Runs", [
     { keys: ["j"], does: "next row", run: () => lead(row(1)) },
-    { keys: ["k"], does: "row before", run: () => lead(row(-1)) },
+    { keys: ["k"], does: "previous row", run: () => lead(row(-1)) },
     { keys: ["l"], does: "next run of the row", run: () => lead(run(1)) },
-    { keys: ["h"], does: "run before, in the row", run: () => lead(run(-1)) },
+    { keys: ["h"], does: "previous run of the row", run: () => lead(run(-1)) },
     { keys: ["n"], does: "next run that did not pass", run: () => lead(nextFailure(page, cursor, 1)) },
-    { keys: ["p"], does: "run before that did not pass", run: () => lead(nextFailure(page, cursor, -1)) },
+    { keys: ["p"], does: "previous run that did not pass", run: () => lead(nextFailure(page, cursor, -1)) },
     { keys: ["Enter"], does: "open the run", run: () => (cursor === null || open !== null ? false : select(cursor)) },
     { keys: ["Escape"], does: "close the run", run: () => (open === null ? false : close()) },
     { keys: Object.keys(moves), does: "move in the grid", run: (event) => inGrid(moves[event.key]) },
-    { keys: Object.keys(jumps), does: "a page on, to an end", run: (event) => inGrid(jumps[event.key]) },
+    { keys: Object.keys(jumps), does: "by a page, or to an end", run: (event) => inGrid(jumps[event.key]) },
   ]);
 }

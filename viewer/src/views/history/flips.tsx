@@ -24,7 +24,7 @@ export function FlippingRows({ page }: { page: ModelHistory }) {
   const isWide = page.rows.some((row) => row.measured.some((each) => each !== null && each > 1));
   const steady = `${plural(page.n_steady, "row")} never flipped.`;
   const plans = new Set(page.points.map((point) => point.plan)).size;
-  if (!page.rows.length && !page.n_steady) return <p class="muted">No row was measured in two of these eval runs.</p>;
+  if (!page.rows.length && !page.n_steady) return <p class="muted">No row was measured in two eval runs.</p>;
   if (!page.rows.length) return <p class="muted">No row passed in one eval run and failed in another. {steady}</p>;
   return (
     <section class="flips" aria-label={`Rows of ${page.model} that flip`}>

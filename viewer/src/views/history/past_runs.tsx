@@ -10,12 +10,12 @@ import { type Column, Table, sorted } from "../../ui/table";
 
 const COLUMNS: Column<HistoryPoint>[] = [
   { name: "started", title: "eval run", isHead: true, by: ({ row }) => row.started_at, first: "down", cell: ({ row }) => <RunLink row={row} named={`${age(row.started_at)} · ${moment(row.started_at)}`} /> },
-  { name: "status", title: "status", cell: ({ row }) => <StatusChip row={row} /> },
   { name: "rate", title: "pass rate", isNumber: true, first: "down", by: ({ row }) => row.pass_rate,
     cell: ({ row }) => <RunRate row={row} /> },
-  { name: "change", title: "against the one before", by: ({ change }) => change?.difference ?? null,
+  { name: "change", title: "change", by: ({ change }) => change?.difference ?? null,
     cell: (point) => <Change point={point} /> },
   { name: "gates", title: "gates", cell: ({ row }) => <GatesChip gates={row.gates} /> },
+  { name: "status", title: "status", cell: ({ row }) => <StatusChip row={row} /> },
   { name: "cost", title: "cost", isNumber: true, first: "down", by: ({ row }) => row.cost_usd, cell: ({ row }) => runCost(row) },
   { name: "commit", title: "commit", cell: ({ row }) => <Commit point={row} /> },
 ];

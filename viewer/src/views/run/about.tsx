@@ -11,7 +11,7 @@ export function About({ page }: { page: RunPage }) {
   return (
     <div class="about">
       <p class="row"><code class="about-path">{head.path}</code><CopyButton text={head.path} label="Copy path" /></p>
-      <p class="small">{head.circumstances.join(" · ")}</p>
+      <p class="small narrow-only">{head.circumstances.join(" · ")}</p>
       {head.html_conversations !== "all" && (
         <p>{head.html_conversations === "none" ? "This report holds no conversations." : "This report holds the conversations of runs that did not pass."}</p>
       )}
@@ -27,7 +27,7 @@ export function About({ page }: { page: RunPage }) {
 function Facts({ value }: { value: Record<string, unknown> | unknown[] }) {
   const entries = Object.entries(value);
   return (
-    <dl class="facts facts-nested">
+    <dl class="facts">
       {entries.map(([key, each]) => (
         <div key={key}>
           <dt>{key}</dt>

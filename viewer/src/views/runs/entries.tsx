@@ -13,8 +13,8 @@ export function EntryTables({ tables }: { tables: readonly EntryRow[][] }) {
   return (
     <>
       {tables.filter((table) => table.length).map((table) => (
-        <Disclosure key={table[0].run} class="entries" open={isOpen} summary={`${count(table.length)} evals compared`} note={`with ${shortName(table[0].name)}`}>
-          <Table caption={`Evals compared with ${shortName(table[0].name)}`} columns={columnsOf(table)} rows={table} keyOf={(entry) => entry.run} />
+        <Disclosure key={table[0].run} class="entries" open={isOpen} summary={`${count(table.length)} eval runs compared`} note={`with ${shortName(table[0].name)}`}>
+          <Table caption={`Eval runs compared with ${shortName(table[0].name)}`} columns={columnsOf(table)} rows={table} keyOf={(entry) => entry.run} />
         </Disclosure>
       ))}
     </>
@@ -26,7 +26,7 @@ function columnsOf(table: readonly EntryRow[]): Column<EntryRow>[] {
   return [
     { name: "eval", title: "eval", isHead: true, cell: (entry) => <a href={runAddress(entry.run)} title={entry.run}>{shortName(entry.name)}</a> },
     { name: "model", title: "model", cell: (entry) => entry.model },
-    { name: "rate", title: "pass rate", cell: (entry) => <Rate rate={entry.pass_rate} bounds={entry.pass_rate_interval} unknown={entry.measured ? "no pass rate for a part" : undefined} />, class: "run-rate" },
+    { name: "rate", title: "pass rate", cell: (entry) => <Rate rate={entry.pass_rate} bounds={entry.pass_rate_interval} unknown={entry.measured ? "no pass rate for a part" : undefined} /> },
     { name: "mean", title: "mean", cell: (entry) => score(entry.mean), isNumber: true },
     { name: "finding", title: "to the first", cell: (entry) => <Finding entry={entry} first={first} />, class: "entry-finding" },
     { name: "measured", title: "measured", cell: (entry) => `${count(entry.measured)} of ${count(entry.runs)}`, isNumber: true },

@@ -1,6 +1,6 @@
 // The two eval runs that are ticked to be compared.
 import type { RunsPage } from "../../shapes";
-import { shortName } from "../../ui/run_name";
+import { Spoken } from "../../ui/run_name";
 import { go, route, setQuery, written } from "../../state/route";
 
 const SEPARATOR = " ";
@@ -30,12 +30,13 @@ export function comparePicked(page: RunsPage): void {
 }
 
 /** A bar at the foot of the list, while any is ticked. */
-export function PickedRuns({ pair }: { pair: string[] }) {
+export function PickedRuns({ page, pair }: { page: RunsPage; pair: string[] }) {
   if (!pair.length) return null;
   const [a, b] = pair;
+  const said = (name: string) => <b><Spoken row={page.runs.find((run) => run.name === name)!} /></b>;
   return (
     <div class="picked panel row" role="region" aria-label="Compare">
-      <span class="picked-names">{b ? <><b>{shortName(b)}</b> <span class="muted">compared with</span> <b>{shortName(a)}</b></> : <><b>{shortName(a)}</b> <span class="muted">tick another one to compare</span></>}</span>
+      <span class="picked-names">{b && <>{said(b)} <span class="muted">compared with</span> </>}{said(a)}{!b && <span class="muted"> tick another one to compare</span>}</span>
       <span class="row">
         {b && <a class="button button-primary" href={written({ name: "compare", a, b, digest: null })}>Compare <kbd>c</kbd></a>}
         <button class="button button-quiet" onClick={() => setQuery({ pick: null })}>Clear</button>

@@ -15,9 +15,9 @@ export const columns: Column<RunEntry>[] = [
     also: [{ name: "dataset", title: "dataset", by: (run) => run.dataset }] },
   { name: "started", title: "age", cell: (run) => <Time run={run} />, by: (run) => run.started_at, first: "down", class: "run-time",
     also: [{ name: "time", title: "time", by: (run) => run.duration_s, first: "down" }] },
-  { name: "status", title: "status", cell: (run) => <Status run={run} />, by: (run) => run.status, class: "run-status" },
-  { name: "rate", title: "pass rate", cell: (run) => <PassRate run={run} />, by: (run) => run.pass_rate, class: "run-rate" },
-  { name: "gates", title: "gates", cell: (run) => <GatesChip gates={run.gates} />, by: (run) => (run.gates.length ? gatesText(run.gates) : null), class: "run-gates" },
+  { name: "rate", title: "pass rate", cell: (run) => <PassRate run={run} />, by: (run) => run.pass_rate },
+  { name: "gates", title: "gates", cell: (run) => <GatesChip gates={run.gates} />, by: (run) => (run.gates.length ? gatesText(run.gates) : null) },
+  { name: "status", title: "status", cell: (run) => <Status run={run} />, by: (run) => run.status },
   { name: "cost", title: "cost", cell: (run) => <Cost run={run} />, by: (run) => run.cost_usd, isNumber: true, first: "down", class: "run-cost",
     also: [{ name: "tokens", title: "tokens", by: (run) => run.tokens, first: "down" }] },
 ];
