@@ -160,8 +160,8 @@ class Check:
         value = self.parameters.get(parameter.name, parameter.default)
         if value is TRUTH:
             value = rollout.ground_truth
-            if value is None:
-                raise UserValueFault(f"{self.kind.name}: the row has no ground truth; set value, or name its column")
+            if value is None or value == "":  # as in a CSV; every text contains it
+                raise UserValueFault("the row has no ground truth; set value, or name its column in [data] columns")
         return None if value is None else _as_type(value, plain_type(parameter))
 
 

@@ -146,7 +146,8 @@ def test_without_a_value_the_ground_truth_counts(kind: str, answer: str, truth: 
 @pytest.mark.parametrize(
     ("kind", "truth", "fault"),
     [
-        ("equals", None, "equals: the row has no ground truth; set value, or name its column"),
+        ("equals", None, "the row has no ground truth; set value, or name its column in [data] columns"),
+        ("contains", "", "the row has no ground truth; set value, or name its column in [data] columns"),
         ("equals", ["a"], 'the ground truth must be a text, got list: ["a"]'),
         ("number", "some", 'the ground truth must be a number, got str: "some"'),
         ("regex", "(", "the ground truth is no regular expression: missing ), unterminated subpattern at position 0"),
