@@ -58,7 +58,7 @@ def one_of(text: str, value: Texts = TRUTH, ignore_case: bool = False) -> Verdic
 
 
 def _compared(is_same: bool, text: str, wanted: str) -> Verdict:
-    return is_same, f"is {quoted(text)}" if is_same else f"is {quoted(text)}, not {wanted}"
+    return is_same, f"is {quoted(text)}" if is_same else f"is not {wanted} but {quoted(text)}"
 
 
 @kind
@@ -332,7 +332,7 @@ def tool_sequence(rollout: SeenRollout, value: Texts = TRUTH, exact: bool = Fals
     rest = iter(names)
     holds = names == list(value) if exact else all(name in rest for name in value)
     made = f"calls {listed_texts(names)}" if names else "calls no tool"
-    return holds, made if holds else f"{made}, not {listed_texts(value)} in this order"
+    return holds, made if holds else f"{made} instead of {listed_texts(value)} in this order"
 
 
 @kind

@@ -76,7 +76,7 @@ def checked(own: Messages, facts: dict[str, Any] | None = None, **declared: Any)
         ({"kind": "tool_sequence", "value": ["order"]}, (1.0, 'calls "search", "order"')),
         (
             {**SEQUENCE, "value": ["order", "search"]},
-            (0.0, 'calls "search", "order", not "order", "search" in this order'),
+            (0.0, 'calls "search", "order" instead of "order", "search" in this order'),
         ),
         ({**OF_SEARCH, "arguments": {"query": "cup"}}, (1.0, 'calls "search" with {"query": "cup", "page": 1}')),
         ({**OF_ORDER, "arguments": {"id": 8}}, (0.0, 'calls "order" with {"id": 7}, not with {"id": 8}')),
@@ -101,7 +101,7 @@ def test_a_result_with_an_error_is_found_in_every_shape(shape: Any) -> None:
 def test_calls_in_the_prompt_are_not_the_agents() -> None:
     rollout = SeenRollout([*chat(failing=True), {"role": "assistant", "content": "Hi"}], 5)
 
-    assert Check.of({**SEQUENCE, "value": ["search"]})(rollout)["reason"] == 'calls no tool, not "search" in this order'
+    assert Check.of({**SEQUENCE, "value": ["search"]})(rollout)["reason"] == 'calls no tool instead of "search" in this order'
     assert Check.of({"kind": "tool_results"})(rollout)["reason"] == "gets 0 results without an error"
 
 
