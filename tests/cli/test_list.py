@@ -44,6 +44,12 @@ def test_a_run_that_was_cut_has_no_pass_rate(typed: Cli, stored: Stored) -> None
     assert rates == {"stopped": (None, 1), "decided": (0.5, 1)}
 
 
+def test_what_never_ran_cost_nothing(typed: Cli, stored: Stored) -> None:
+    nothing = {"selected": 4, "pending": 4, "measured": 0, "total_tokens": 0, "cost_usd": None}
+    stored("x-1", results={**RESULTS, "summary": {**RESULTS["summary"], **nothing}})
+    assert typed("runs").splitlines()[1].split()[-2:] == ["0", "$0"]
+
+
 def test_what_was_not_measured_is_no_pass_rate(typed: Cli, stored: Stored) -> None:
     stored("all", results={**RESULTS, "summary": {**RESULTS["summary"], "measured": 0, "pass_rate": 0.0}}, age_s=1)
     stored("one", results={**RESULTS, "summary": {**RESULTS["summary"], "measured": 1}}, age_s=2)

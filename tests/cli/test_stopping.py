@@ -319,3 +319,4 @@ def test_it_waits_for_no_eval_run_that_was_killed(background: Background, number
     said, _ = waiting.communicate(timeout=DEADLINE_S)
     assert waiting.returncode == status, said
     assert f"(exit status {status})" in said
+    assert said.startswith("nightly failed: " if status == 9 else "nightly is stopped: ")

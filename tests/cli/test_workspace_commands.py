@@ -205,9 +205,9 @@ def test_an_error_of_a_command_with_json_is_json_too(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.toml").write_text("[evaluation]\nn = 0\n")
     for command, status, named in (
-        (["show", "nix", "--json"], 1, 'run "nix"'),
+        (["show", "nix", "--json"], 1, 'eval run "nix"'),
         (["submit", "bad.toml", "--json"], 1, "bad.toml:2:"),
-        (["runs", "wait", "nix", "--json"], 4, 'run "nix"'),
+        (["runs", "wait", "nix", "--json"], 4, 'eval run "nix"'),
         (["merge", "nix.json", "--json"], 4, "nix.json"),
     ):
         assert cli.main(command) == status

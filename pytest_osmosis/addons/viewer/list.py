@@ -42,7 +42,7 @@ def _cells(entry: RunEntry) -> list[str]:
     status = ", ".join([entry.status, *["partial"] * entry.partial, *["replayed"] * entry.replayed])
     gates = gates_text(entry)
     style: Style | None = "bad" if "fail" in gates else "good" if "hold" in gates else "warning"
-    cost = "unknown" if entry.cost_usd is None else money(entry.cost_usd)
+    cost = "unknown" if entry.cost_usd is None and entry.ended else money(entry.cost_usd or 0.0)
     if entry.n_cost_unknown and entry.cost_usd is not None:
         cost = f">= {cost}"
     return [
