@@ -314,7 +314,7 @@ class Scoring:
 
     eval_fns: tuple[str, ...] = key(
         array_of(
-            code_reference("function", *BARE, others_are="the name of a check"),
+            code_reference("function", *BARE, others_are="the name of a check that needs no settings"),
             'distinct functions, each "module:function" or the name of a check',
         ),
         'Functions that score. The name of a check, like "contains", compares the answer with the row\'s ground truth.',

@@ -94,7 +94,7 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
     f"{TYPED} --osmosis-agent=agents.rollout": 'must be "chat"*, got "agents.rollout"; did you mean "agents:rollout"?',
     f"{TYPED} --osmosis-agent=chat --osmosis-dataset=y.jsonl": 'must be an existing file, got "y.jsonl" (*',
     f"{TYPED} --osmosis-agent=agents:rollot": 'module "agents" has no "rollot", did you mean "rollout"?',
-    f"{TYPED} --osmosis-agent=agnts:rollout": 'no module "agnts" in the rollout\'s folder, the workspace or pythonpath',
+    f"{TYPED} --osmosis-agent=agnts:rollout": 'no module "agnts" is installed, *; write or install it, or correct the name',
 }
 
 
