@@ -312,14 +312,15 @@ def check_rows(
 
 def _column_problems(dataset: Dataset, seen: Sequence[str], metadata: Iterable[str]) -> Iterator[Problem]:
     """Yield the columns that a config names and no selected row has, or not all rows with a number that JSON has."""
-    for ours in dataset.columns.mapped:
+    there = f"(columns: {', '.join(map(shown_json, seen))})"
+    for ours, theirs in dataset.columns.mapped.items():
         if ours not in seen:
-            fix = "no selected row has it; correct or remove it in [data] columns"
+            fix = f"no selected row has it{suggestion(theirs, seen)} {there}; correct or remove it in [data] columns"
             yield Problem(dataset.display, f"{dataset.columns.titled(ours)}: {fix}")
     for column in metadata if seen else ():
         if column not in seen:
-            missing = f"no selected row has a column {shown_json(column)}{suggestion(column, seen)}"
-            yield Problem(dataset.display, f"[judge] metadata: {missing} (columns: {', '.join(map(shown_json, seen))})")
+            missing = f"no selected row has a column {shown_json(column)}{suggestion(column, seen)} {there}"
+            yield Problem(dataset.display, f"[judge] metadata: {missing}")
     for column, why in dataset.source.not_finite.items():
         if column in metadata:
             text = f'column "{column}": {why}, and [judge] metadata needs it; use null or a finite number'
