@@ -26,7 +26,7 @@ runs are compared with each other. Only you may read the file until you share it
 EXAMPLES = """\
 examples:
   pytest-osmosis html                            the newest eval run, as report.html
-  pytest-osmosis html sums -o sums.html          the newest eval run of the eval "sums"
+  pytest-osmosis html sums -o sums.html          the newest eval run of "sums"
   pytest-osmosis html sums~1 sums                two runs, and their comparison
   pytest-osmosis html configs/eval/models.toml   every eval of a config
   pytest-osmosis html --conversations=failed     without those of runs that passed

@@ -47,7 +47,7 @@ Eval runs that are still going, or were killed, are shown as far as they got.
 EXAMPLES = """\
 examples:
   pytest-osmosis show                       the newest eval run
-  pytest-osmosis show sums                  the newest eval run of the eval "sums"
+  pytest-osmosis show sums                  the newest eval run of "sums"
   pytest-osmosis show sums --failed         with every run that did not pass
   pytest-osmosis show row3-run1             a conversation of the newest eval run
   pytest-osmosis show sums row3 --full      all runs of row 3, with long texts whole

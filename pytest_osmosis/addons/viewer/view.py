@@ -37,7 +37,7 @@ it gives no data. Ctrl-C ends it; eval runs go on.
 EXAMPLES = """\
 examples:
   pytest-osmosis view                       the list of eval runs
-  pytest-osmosis view sums                  the newest eval run of the eval "sums"
+  pytest-osmosis view sums                  the newest eval run of "sums"
   pytest-osmosis view downloads/runs        eval runs in another folder
   pytest-osmosis view --no-open --port=9000 on a remote machine, to be reached through a tunnel
 """
