@@ -137,6 +137,11 @@ class Check:
         content = [self.kind.name, dict(self.parameters), self.on, self.negate]
         return blake2b(dumps(content).encode(), digest_size=8).hexdigest()
 
+    @property
+    def needs_truth(self) -> bool:
+        """True if it compares with the row's ground truth."""
+        return any(each.default is TRUTH and each.name not in self.parameters for each in self.kind.parameters.values())
+
     def __call__(self, rollout: SeenRollout) -> dict[str, object]:
         """Return the score and its reason. Raises `UserValueFault` if the row or the rollout lacks what it needs."""
         arguments = {name: self._argument(each, rollout) for name, each in self.kind.parameters.items()}
