@@ -146,13 +146,13 @@ def _why_none(prepared: Prepared, others: Mapping[str, str], finished: ResumeSou
     begin = "leave out --osmosis-resume to begin a new eval run, which costs money"
     if len(set(others.values())) == 1 and finished is not None:
         return (
-            f"no eval run has anything left to do: {listed(others, 3)}; {begin}, or name one with --osmosis-run=NAME to "
-            "report it again; --osmosis-retry-failed repeats runs that failed"
+            f"no eval run has anything left to do: {listed(others, 3)}; {begin}, or name one with --osmosis-run=NAME "
+            "to report it again; --osmosis-retry-failed repeats runs that failed"
         )
     lines = [f"  {name}: {why}" for name, why in others.items()]
     further = [f"  and {len(lines) - MOST_CANDIDATES:,} more"] if len(lines) > MOST_CANDIDATES else []
     shown_lines = "\n".join([*lines[:MOST_CANDIDATES], *further])
-    return f"none of the stored eval runs of {config.name} can be resumed:\n{shown_lines}\nundo what differs, or {begin}"
+    return f"no stored eval run of {config.name} can be resumed:\n{shown_lines}\nundo what differs, or {begin}"
 
 
 def _runs_of(prepared: Prepared) -> list[StoredEvalRun]:

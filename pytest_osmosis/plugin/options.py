@@ -129,8 +129,8 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         Option(
             "from",
             "RUN",
-            "Rescore the stored rollouts of this eval run: with current reward functions, thresholds and gates, without "
-            "requests to a model. RUN is its name or the beginning of it, its folder, its results file, or latest.",
+            "Rescore the stored rollouts of this eval run: with current reward functions, thresholds and gates, "
+            "without requests to a model. RUN is its name or how that begins, its folder, its results file, or latest.",
             "names everyday",
         ),
         Option(
@@ -251,7 +251,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         Option(
             "run",
             "NAME",
-            "Call the eval run NAME, or resume the one that has this name. With several evals, they are called NAME-EVAL.",
+            "Call the eval run NAME, or resume the one of this name. With several evals, they are called NAME-EVAL.",
             "once",
         ),
         Option(
@@ -260,7 +260,7 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "On a resume: also repeat runs that failed at boundary agent, timeout, model or reward.",
             "once",
         ),
-        Option("fresh", None, "With --osmosis-run=NAME: rename the eval run that has the name, and begin anew.", "once"),
+        Option("fresh", None, "With --osmosis-run=NAME: rename the eval run of this name, and begin anew.", "once"),
         Option(
             "resume-from",
             "DIR",

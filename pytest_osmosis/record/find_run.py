@@ -106,7 +106,7 @@ def find_run(folder: Path, name: str) -> RunDirectory:
     if len(exact or matches) == 1:
         return RunDirectory((exact or matches)[0])
     if matches:
-        raise OsmosisError(f'eval run "{name}": matches {len(matches)} eval runs, {_listed(matches)}; type more of the name')
+        raise OsmosisError(f'eval run "{name}": matches {len(matches)}, {_listed(matches)}; type more of the name')
     names = [each for run in runs for each in (run.name, eval_in(run) or run.name)]
     newest = f"the newest are {_listed(runs)}" if runs else f"there are none; {NO_RUNS}"
     raise OsmosisError(f'eval run "{name}": not found in {shown(home)}; {hint(name, names)}{newest}')

@@ -83,7 +83,7 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
         "--osmosis-config=nowhere: no such file",
         "--osmosis-config=empty: the folder holds no *.toml",
     ),
-    f"{X} --osmosis-resume": "configs/eval/x.toml: no eval run of x is stored in .osmosis/runs, so there is nothing to *",
+    f"{X} --osmosis-resume": "configs/eval/x.toml: no eval run of x is stored in .osmosis/runs, so there is nothing *",
     f"{X} --osmosis-resume --osmosis-run=a": "run a: not found in .osmosis/runs*leave out --osmosis-resume to begin*",
     "configs/eval/many.toml::plan[row0-run0]": (
         'no eval of this file is called "plan", did you mean "plain"? (they are: plain, other); type * for all of them'
@@ -94,7 +94,7 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
     f"{TYPED} --osmosis-agent=agents.rollout": 'must be "chat"*, got "agents.rollout"; did you mean "agents:rollout"?',
     f"{TYPED} --osmosis-agent=chat --osmosis-dataset=y.jsonl": 'must be an existing file, got "y.jsonl" (*',
     f"{TYPED} --osmosis-agent=agents:rollot": 'module "agents" has no "rollot", did you mean "rollout"?',
-    f"{TYPED} --osmosis-agent=agnts:rollout": 'no module "agnts" is installed, *; write or install it, or correct the name',
+    f"{TYPED} --osmosis-agent=agnts:rollout": 'no module "agnts" is installed, *; write or install it, or *',
 }
 
 

@@ -224,7 +224,7 @@ def test_without_a_name_the_newest_run_that_fits_goes_on(workspace: Workspace) -
 
     assert (refused.ret, calls(workspace).total() - before) == (4, 1)
     refused.stderr.fnmatch_lines("""
-        ERROR: configs/eval/x.toml: none of the stored eval runs of x can be resumed:
+        ERROR: configs/eval/x.toml: no stored eval run of x can be resumed:
           fits: has nothing left to do
           other: [[]experiment] model_path: "demo/judge" -> "demo/arithmetic"; [[]model] model: *
           more: the selected rows: *, without row 2
@@ -256,7 +256,7 @@ def test_of_several_evals_none_is_reported_from_a_run_that_does_not_fit(workspac
     result = workspace.run(*both, RESUME)
 
     assert result.ret == 4, "nothing was spent yet"
-    assert "ERROR: none of the stored eval runs of x can be resumed:\n  x1: [experiment] model_path: " in result.stderr.str()
+    assert "ERROR: no stored eval run of x can be resumed:\n  x1: [experiment] model_path: " in result.stderr.str()
 
 
 @pytest.mark.addon

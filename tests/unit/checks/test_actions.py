@@ -101,7 +101,10 @@ def test_a_result_with_an_error_is_found_in_every_shape(shape: Any) -> None:
 def test_calls_in_the_prompt_are_not_the_agents() -> None:
     rollout = SeenRollout([*chat(failing=True), {"role": "assistant", "content": "Hi"}], 5)
 
-    assert Check.of({**SEQUENCE, "value": ["search"]})(rollout)["reason"] == 'calls no tool instead of "search" in this order'
+    assert (
+        Check.of({**SEQUENCE, "value": ["search"]})(rollout)["reason"]
+        == 'calls no tool instead of "search" in this order'
+    )
     assert Check.of({"kind": "tool_results"})(rollout)["reason"] == "gets 0 results without an error"
 
 
