@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from pytest_osmosis.checks.kinds import Check
 from pytest_osmosis.config.document import Document
 from pytest_osmosis.config.eval_kinds import (
     A_CPU,
@@ -352,6 +353,11 @@ class Scoring:
     def all_checks(self) -> tuple[Mapping[str, Any], ...]:
         """The checks, first those that are named in `eval_fns`."""
         return (*({"name": name, "kind": name} for name in self.eval_fns if ":" not in name), *self.checks)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The names of the checks that compare with the row's ground truth."""
+        return tuple(check["name"] for check in self.all_checks if Check.of(check).needs_truth)
 
     @property
     def names(self) -> tuple[str, ...]:
