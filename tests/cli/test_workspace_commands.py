@@ -162,7 +162,7 @@ def test_a_second_eval_keeps_the_shared_files_and_still_runs(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "-x", "a b", "x.toml", "é"])
 def test_init_takes_no_name_that_is_a_path(tmp_path: Path, name: str) -> None:
-    with pytest.raises(OsmosisError, match="the name holds only letters"):
+    with pytest.raises(OsmosisError, match="a name holds letters"):
         create_workspace(tmp_path, name)
     assert list(tmp_path.iterdir()) == []
 
