@@ -58,7 +58,7 @@ def one_of(text: str, value: Texts = TRUTH, ignore_case: bool = False) -> Verdic
 
 
 def _compared(is_same: bool, text: str, wanted: str) -> Verdict:
-    return is_same, f"is {quoted(text)}" if is_same else f"is {quoted(text)}, not {wanted}"
+    return is_same, f"is {quoted(text)}" if is_same else f"is not {wanted} but {quoted(text)}"
 
 
 @kind
@@ -332,7 +332,7 @@ def tool_sequence(rollout: SeenRollout, value: Texts = TRUTH, exact: bool = Fals
     rest = iter(names)
     holds = names == list(value) if exact else all(name in rest for name in value)
     made = f"calls {listed_texts(names)}" if names else "calls no tool"
-    return holds, made if holds else f"{made}, not {listed_texts(value)} in this order"
+    return holds, made if holds else f"{made} instead of {listed_texts(value)} in this order"
 
 
 @kind
@@ -398,16 +398,16 @@ def finish_reason(rollout: SeenRollout, value: Texts) -> Verdict:
     """The last answer of the model ended for the reason `value`, such as "stop" or "length", or for one of several."""
     reason = rollout.finish_reason
     if reason is None:
-        raise UserValueFault("finish_reason: the server did not say why the answer ended")
+        raise UserValueFault("the server did not say why the answer ended")
     holds = reason in value
-    return holds, f"ends for {quoted(reason)}{'' if holds else f', not {listed_texts(value)}'}"
+    return holds, f"ended with {quoted(reason)}{'' if holds else f', not {listed_texts(value)}'}"
 
 
 @kind
 def latency(rollout: SeenRollout, max: float) -> Verdict:
     """The rollout took at most `max` seconds."""
     if rollout.ms is None:
-        raise UserValueFault("latency: it is not known how long the rollout took")
+        raise UserValueFault("it is not known how long the rollout took")
     return within_bounds(rollout.ms / 1000, None, max, f"takes {rollout.ms / 1000:.2f} s")
 
 
@@ -415,7 +415,7 @@ def latency(rollout: SeenRollout, max: float) -> Verdict:
 def tokens(rollout: SeenRollout, max: int) -> Verdict:
     """The rollout used at most `max` tokens, input and output together."""
     if rollout.usage is None:
-        raise UserValueFault("tokens: the server does not report token usage")
+        raise UserValueFault("the server does not report token usage")
     count = rollout.usage.get("input_tokens", 0) + rollout.usage.get("output_tokens", 0)
     return within_bounds(count, None, max, f"uses {plural(count, 'token')}")
 
@@ -425,5 +425,5 @@ def cost(rollout: SeenRollout, max: float) -> Verdict:
     """The rollout cost at most `max` US dollars."""
     spent = rollout.cost_usd()
     if spent is None:
-        raise UserValueFault("cost: the price of the model, or its token usage, is not known; set [prices]")
+        raise UserValueFault("the price of the model, or its token usage, is not known; set [prices]")
     return within_bounds(spent, None, max, f"costs {money(spent)}")

@@ -135,6 +135,11 @@ class Check(Struct, frozen=True):
         content = [self.kind.name, dict(self.parameters), self.on, self.negate]
         return blake2b(dumps(content).encode(), digest_size=8).hexdigest()
 
+    @property
+    def needs_truth(self) -> bool:
+        """True if it compares with the row's ground truth."""
+        return any(each.default is TRUTH and each.name not in self.parameters for each in self.kind.parameters.values())
+
     def __call__(self, rollout: SeenRollout) -> dict[str, object]:
         """Return the score and its reason. Raises `UserValueFault` if the row or the rollout lacks what it needs."""
         arguments = {name: self._argument(each, rollout) for name, each in self.kind.parameters.items()}
@@ -158,8 +163,8 @@ class Check(Struct, frozen=True):
         value = self.parameters.get(parameter.name, parameter.default)
         if value is TRUTH:
             value = rollout.ground_truth
-            if value is None:
-                raise UserValueFault(f"{self.kind.name}: the row has no ground truth; set value, or name its column")
+            if value is None or value == "":  # as in a CSV; every text contains it
+                raise UserValueFault("the row has no ground truth; set value, or name its column in [data] columns")
         return None if value is None else _as_type(value, plain_type(parameter))
 
 

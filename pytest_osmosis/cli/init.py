@@ -74,7 +74,7 @@ def create_workspace(folder: Path, name: str) -> list[str]:
     Raises `OsmosisError` and writes nothing if a file of the eval exists or the name is not valid.
     """
     if not _NAME.fullmatch(name):
-        raise OsmosisError(f'init "{name}": the name must be letters, digits, - and _, and not begin with - or _')
+        raise OsmosisError(f'init "{name}": a name holds letters, digits, - and _, and begins with a letter or digit')
     has_rewards = (folder / "rewards.py").exists()
     example = _EXAMPLES.get(name, _SUMS)
     own = {path.format(name=name): _filled(template, name, has_rewards) for template, path in example.own.items()}

@@ -30,7 +30,7 @@ prints.
 EXAMPLES = """\
 examples:
   pytest-osmosis runs logs latest --tail 20
-  pytest-osmosis runs logs sums --follow    until the newest run of "sums" ends
+  pytest-osmosis runs logs sums --follow    until the newest eval run of "sums" ends
 """
 SCHEMA_VERSION = 1
 POLL_S = 0.25

@@ -18,7 +18,7 @@ validate it.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "of",
+        "schema",
         nargs="?",
         choices=["results", "config", "training"],
         default="results",
@@ -27,9 +27,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int:
-    if options.of == "results":
+    if options.schema == "results":
         text = files("pytest_osmosis").joinpath("results.schema.json").read_text(encoding="utf-8")
     else:
-        text = json.dumps(eval_schema() if options.of == "config" else training_schema(), indent=2)
+        text = json.dumps(eval_schema() if options.schema == "config" else training_schema(), indent=2)
     output.lines(text.splitlines())
     return 0

@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_osmosis.cli.output import CommandOutput, add_output_options
 from pytest_osmosis.errors import OsmosisError, writing
 from pytest_osmosis.record.find_run import find_run, runs_above
-from pytest_osmosis.record.lifecycle import InFlight, lifecycle_of
+from pytest_osmosis.record.lifecycle import REQUESTED, InFlight, lifecycle_of
 from pytest_osmosis.record.run_directory import Holder, RunDirectory, holder_of
 from pytest_osmosis.report.style import bold, dim, joined
 from pytest_osmosis.text.arguments import filled
@@ -84,7 +84,7 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
     elif after.status == "finished":
         output.lines([f"{directory.name} finished: its last run had begun already"])
     else:
-        reason = f": {after.reason}" if after.reason else ""
+        reason = f": {after.reason}" if after.reason not in (None, REQUESTED) else ""
         output.lines([joined(bold(f"{directory.name} is {after.status}"), reason)])
     return 1 if after.status == "failed" else 0
 

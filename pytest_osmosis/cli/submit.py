@@ -71,7 +71,7 @@ _REFUSED = {
     "--osmosis-config": "name the config as the argument; submit takes one eval",
     "--osmosis-run": "pass --name=NAME",
     "--osmosis-resume": "pass --name=NAME with the name of the eval run, which resumes it",
-    "--osmosis-fresh": "submit under another name, which leaves the run that has the name as it is",
+    "--osmosis-fresh": "submit under another name, which leaves the eval run that has the name as it is",
     "--osmosis-from": "scores stored rollouts, in the directory of the eval run that made them; run pytest itself",
     "--osmosis-dry-run": "submit makes one itself, and shows the plan before it asks",
 }
@@ -199,7 +199,7 @@ def _plan_lines(plan: SubmissionPlan, directory: RunDirectory) -> Iterator[str]:
     yield from plan.lines
     cost = f"about {money(plan.cost_usd)}, by the last eval run" if plan.cost_usd else "none"
     if plan.cost_usd is None:
-        cost = "unknown, because no earlier run of this plan recorded one"
+        cost = "unknown, because no earlier eval run of this plan recorded one"
     yield f"  cost of {plural(plan.n_rollouts, 'rollout')}: {cost}"
     status = None if plan.manifest is not None else lifecycle_of(directory).status
     yield f"  kept in: {shown(directory.path)}{'' if status is None else f', which {_ENDED.get(status, status)}'}"

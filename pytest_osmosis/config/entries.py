@@ -97,7 +97,7 @@ KEYS = tuple(dict.fromkeys((*PRIME_KEYS, SAMPLING_ARGS, *_OF_TABLES)))
 _WITHOUT_EFFECT = ("verbose", "debug", "disable_tui", "fullscreen", "disable_env_server")
 NOT_OFFERED: Mapping[str, str] = {
     "provider": "not offered; name the server with api_base_url and api_key_var, or with endpoint_id",
-    "resume": "not offered in a config; pass --osmosis-resume to resume the newest run",
+    "resume": "not offered in a config; pass --osmosis-resume to resume the newest eval run",
     "resume_path": "not offered in a config; pass --osmosis-resume-from=DIR",
     **dict.fromkeys(_WITHOUT_EFFECT, "has no effect here; leave it out"),
 }

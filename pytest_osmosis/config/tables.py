@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from msgspec import Struct, field
 
+from pytest_osmosis.checks.kinds import Check
 from pytest_osmosis.config.document import Document
 from pytest_osmosis.config.eval_kinds import (
     A_CPU,
@@ -309,7 +310,7 @@ class Scoring(Struct, frozen=True):
 
     eval_fns: tuple[str, ...] = key(
         array_of(
-            code_reference("function", *BARE, others_are="the name of a check"),
+            code_reference("function", *BARE, others_are="the name of a check that needs no settings"),
             'distinct functions, each "module:function" or the name of a check',
         ),
         'Functions that score. The name of a check, like "contains", compares the answer with the row\'s ground truth.',
@@ -347,6 +348,11 @@ class Scoring(Struct, frozen=True):
     def all_checks(self) -> tuple[Mapping[str, Any], ...]:
         """The checks, first those that are named in `eval_fns`."""
         return (*({"name": name, "kind": name} for name in self.eval_fns if ":" not in name), *self.checks)
+
+    @property
+    def compared(self) -> tuple[str, ...]:
+        """The names of the checks that compare with the row's ground truth."""
+        return tuple(check["name"] for check in self.all_checks if Check.of(check).needs_truth)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -264,12 +264,14 @@ def check_rows(
     *,
     must_ask: bool = False,
     metadata: Sequence[str] = (),
+    compared: Sequence[str] = (),
     fault_of: Callable[[Row], str | None] = lambda row: None,
 ) -> Checked:
     """Read and check all selected rows. Raises DatasetError with the first 20 problems and the number of the others.
 
     With `must_ask`, a row that has only metadata is a problem: the built-in agent sends its prompt and nothing else.
-    `metadata` are the columns that a judge sees: each must be in one of the rows.
+    `metadata` are the columns that a judge sees: each must be in one of the rows. `compared` are checks that compare
+    with the ground truth, which one of the rows must have then.
     `fault_of` is called with each valid row in turn, and returns what is wrong with it, or None.
     """
     problems: list[Problem] = []
@@ -302,7 +304,7 @@ def check_rows(
     if n_problems > len(problems):
         problems.append(Problem(dataset.display, f"... and {n_problems - len(problems)} more"))
     if not n_problems:
-        problems = list(_column_problems(dataset, list(seen), metadata))
+        problems = list(_column_problems(dataset, list(seen), metadata, compared))
     if problems:
         raise DatasetError(problems)
     not_finite = dataset.source.not_finite.items()
@@ -310,16 +312,23 @@ def check_rows(
     return Checked((*dataset.source.left_out, *left_out, *notes), digests, contents)
 
 
-def _column_problems(dataset: Dataset, seen: Sequence[str], metadata: Iterable[str]) -> Iterator[Problem]:
-    """Yield the columns that a config names and no selected row has, or not all rows with a number that JSON has."""
-    for ours in dataset.columns.mapped:
+def _column_problems(
+    dataset: Dataset, seen: Sequence[str], metadata: Iterable[str], compared: Sequence[str]
+) -> Iterator[Problem]:
+    """Yield the columns that a config needs and no selected row has, or not all rows with a number that JSON has."""
+    there = f"(columns: {', '.join(map(shown_json, seen))})"
+    for ours, theirs in dataset.columns.mapped.items():
         if ours not in seen:
-            fix = "no selected row has it; correct or remove it in [data] columns"
+            fix = f"no selected row has it{suggestion(theirs, seen)} {there}; correct or remove it in [data] columns"
             yield Problem(dataset.display, f"{dataset.columns.titled(ours)}: {fix}")
+    if compared and "ground_truth" not in (*seen, *dataset.columns.mapped):
+        fix = 'name it in [data] columns = {ground_truth = "..."}, or with --osmosis-set=data.columns.ground_truth=...'
+        needed = f"no selected row has it, and {compared[0]} compares with it {there}"
+        yield Problem(dataset.display, f'column "ground_truth": {needed}; {fix}')
     for column in metadata if seen else ():
         if column not in seen:
-            missing = f"no selected row has a column {shown_json(column)}{suggestion(column, seen)}"
-            yield Problem(dataset.display, f"[judge] metadata: {missing} (columns: {', '.join(map(shown_json, seen))})")
+            missing = f"no selected row has a column {shown_json(column)}{suggestion(column, seen)} {there}"
+            yield Problem(dataset.display, f"[judge] metadata: {missing}")
     for column, why in dataset.source.not_finite.items():
         if column in metadata:
             text = f'column "{column}": {why}, and [judge] metadata needs it; use null or a finite number'

@@ -37,7 +37,7 @@ from pytest_osmosis.text.chat_messages import (
     text_of,
 )
 from pytest_osmosis.text.names import listed
-from pytest_osmosis.text.numbers import plural
+from pytest_osmosis.text.numbers import count, plural
 
 
 class BadRow(Exception):
@@ -520,10 +520,10 @@ def notes_of(rows: Iterable[tuple[Row, Content]]) -> tuple[str, ...]:
                 revealed.append(row.row_index)
     notes = []
     for first, others in list(repeats.items())[:1]:
-        times = plural(sum(map(len, repeats.values())), "time")
-        what, otherwise = ("conversation", "") if recorded else ("prompt", " (n gives all rows more runs)")
-        repeated = f"the {what} of an earlier row is repeated {times} (first: row {others[0]} has that of row {first})"
-        notes.append(f"{repeated}, so such rows weigh more; remove them{otherwise}")
+        n = count(sum(map(len, repeats.values())))
+        what, otherwise = ("conversation", "") if recorded else ("prompt", "; for more runs of all rows, raise n")
+        repeated = f"rows with the {what} of an earlier row: {n} (first: row {others[0]} has that of row {first})"
+        notes.append(f"{repeated}; what is repeated weighs more, so remove them{otherwise}")
     labels = len(truths) > 1 and len(truths) * ROWS_PER_LABEL <= n_truths
     if revealed and not labels:
         fix = "a model can copy the answer, so remove it there"

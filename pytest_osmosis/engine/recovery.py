@@ -54,7 +54,9 @@ class Recovery:
         run left behind holds the event loop."""
         if state is not None:
             name = state.running.pop(host, None)
-            self._fail(host, state, [name] if name is not None else [], "timeout", UNINTERRUPTIBLE, stack)
+            limit = "grader_timeout_s" if state.is_rolled_out else "agent_workflow_timeout_s"
+            names = [name] if name is not None else []
+            self._fail(host, state, names, "timeout", f"{UNINTERRUPTIBLE} ({limit})", stack)
         host.connection.kill()
 
     def broken(self, host: Host, state: RunState, boundary: Boundary, error: str) -> None:

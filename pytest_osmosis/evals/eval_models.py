@@ -278,13 +278,15 @@ def request_sampling(config: EvalConfig) -> dict[str, Any]:
 
 
 def script_of(config: EvalConfig) -> Script | None:
-    """Return what `demo/script` answers, None for an eval that does not ask it."""
+    """Return what `demo/script` answers, None for an eval that does not ask it, or that names no column."""
     body = config.sampling.extra_body
-    if SCRIPTED not in (config.experiment.model_path, config.baseline.model_path) or config.agent.is_recorded:
+    column = body.get("column", "ground_truth")
+    is_asked = SCRIPTED in (config.experiment.model_path, config.baseline.model_path)
+    if not is_asked or config.agent.is_recorded or not isinstance(column, str):
         return None
     from pytest_osmosis.datasets.script import Script
 
-    return Script(body.get("column", "ground_truth"), body.get("accuracy", 1.0))
+    return Script(column, body.get("accuracy", 1.0))
 
 
 def request_keys(config: EvalConfig) -> list[str]:

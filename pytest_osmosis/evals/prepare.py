@@ -467,8 +467,8 @@ def _opened(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int], sha
         checked = check_training_rows(dataset, rows, config.training.max_prompt_length)
     else:
         checked = shared.once(
-            (id(dataset), rows, must_ask, metadata),
-            lambda: check_rows(dataset, rows, must_ask=must_ask, metadata=metadata),
+            (id(dataset), rows, must_ask, metadata, config.scoring.compared),
+            lambda: check_rows(dataset, rows, must_ask=must_ask, metadata=metadata, compared=config.scoring.compared),
         )
     check_script(config, dataset, rows)
     plan = Plan(

@@ -51,13 +51,13 @@ def why_no_name(name: str) -> str | None:
     """Return why a run cannot have this name, None if it can.
 
     >>> why_no_name("nightly-2026.11") is None, why_no_name("latest")
-    (True, 'means the newest run; choose another name')
+    (True, 'means the newest eval run; choose another name')
     """
     if not _NAME.fullmatch(name):
         rule = "letters, digits, - _ . + = , and ~ make a name; it begins with a letter or a digit, and has at most 210"
         return f'"{name}" is no name of a run: {rule}'
     if name == LATEST:
-        return "means the newest run; choose another name"
+        return "means the newest eval run; choose another name"
     return "is the name of a config; choose a name without .toml" if name.endswith(".toml") else None
 
 
@@ -86,7 +86,7 @@ def resumed(prepared: Prepared, request: ResumeRequest, *, n_evals: int = 1) -> 
         fix = "choose another name, or move it away"
         raise _problem(name, f"{shown(directory.path)} exists, and holds no eval run; {fix}")
     if request.only_resumes:
-        fix = "leave out --osmosis-resume to begin a run with this name"
+        fix = "leave out --osmosis-resume to begin an eval run with this name"
         raise _problem(name, f"not found in {shown(directory.path.parent)}, so there is nothing to resume; {fix}")
     return replace(prepared, source=NewRollouts(name))
 
@@ -141,19 +141,19 @@ def _why_none(prepared: Prepared, others: Mapping[str, str], finished: ResumeSou
     if not others:
         prefix = "" if prepared.shard is None else f"{prepared.shard} of "
         return (
-            f"no run of {prefix}{config.name} is stored in {shown(runs_folder(config))}, so there is "
+            f"no eval run of {prefix}{config.name} is stored in {shown(runs_folder(config))}, so there is "
             "nothing to resume; leave out --osmosis-resume to begin one"
         )
-    begin = "leave out --osmosis-resume to begin a new run, which costs money"
+    begin = "leave out --osmosis-resume to begin a new eval run, which costs money"
     if len(set(others.values())) == 1 and finished is not None:
         return (
-            f"no run has anything left to do: {listed(others, 3)}; {begin}, or name one with --osmosis-run=NAME to "
-            "report it again; --osmosis-retry-failed repeats runs that failed"
+            f"no eval run has anything left to do: {listed(others, 3)}; {begin}, or name one with --osmosis-run=NAME "
+            "to report it again; --osmosis-retry-failed repeats runs that failed"
         )
     lines = [f"  {name}: {why}" for name, why in others.items()]
     further = [f"  and {len(lines) - MOST_CANDIDATES:,} more"] if len(lines) > MOST_CANDIDATES else []
     shown_lines = "\n".join([*lines[:MOST_CANDIDATES], *further])
-    return f"none of the stored runs of {config.name} can be resumed:\n{shown_lines}\nundo what differs, or {begin}"
+    return f"no stored eval run of {config.name} can be resumed:\n{shown_lines}\nundo what differs, or {begin}"
 
 
 def _runs_of(prepared: Prepared) -> list[StoredEvalRun]:
@@ -219,14 +219,14 @@ def _refuse_others(prepared: Prepared, run: StoredEvalRun, progress: StoredProgr
 def _source(request: ResumeRequest, run: StoredEvalRun) -> ResumeSource:
     name, journal = run.directory.name, run.directory.journal
     if not something_at(journal):
-        raise _problem(name, f"has no journal ({shown(journal)}); begin a new run")
+        raise _problem(name, f"has no journal ({shown(journal)}); begin a new eval run")
     try:
         progress = StoredProgress(journal)
     except JournalError as error:
         raise _problem(name, str(error)) from None
     if progress.is_empty and _hold_runs(run.results):
         text = f"its journal ({shown(journal)}) is empty, though results were written, so it was damaged"
-        raise _problem(name, f"{text}; restore it, or begin a new run")
+        raise _problem(name, f"{text}; restore it, or begin a new eval run")
     return ResumeSource(run=run, resumption=Resumption(progress, request.retries_failed))
 
 
@@ -239,7 +239,7 @@ def _hold_runs(results: Path | None) -> bool:
 
 
 def _problem(name: str, text: str) -> ProblemsError:
-    return ProblemsError.at(f"run {name}", text)
+    return ProblemsError.at(f"eval run {name}", text)
 
 
 def spent_before(prepared: Prepared, source: ResumeSource) -> str:

@@ -531,6 +531,6 @@ def refusal(changes: Sequence[str]) -> str:
         [
             f"cannot be resumed, because its rollouts were made with other inputs; {it} changed:",
             *(f"  {change}" for change in changes),
-            "undo that, or begin a new run: under another name, or with --osmosis-fresh, which keeps the stored one",
+            "undo that, or begin a new eval run: under another name, or with --osmosis-fresh, which renames this one",
         ]
     )

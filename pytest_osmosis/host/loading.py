@@ -354,7 +354,8 @@ def _module(name: str, module_name: str) -> ModuleType:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise  # another module, which this one imports
         raise CodeError(
-            f'{name}: no module "{error.name}" in the rollout\'s folder, the workspace or pythonpath'
+            f'{name}: no module "{error.name}" is installed, or in the rollout\'s folder, the workspace or pythonpath; '
+            "write or install it, or correct the name"
         ) from None
 
 

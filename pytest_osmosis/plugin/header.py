@@ -282,7 +282,7 @@ def _source_lines(prepared: Prepared, source: NewRollouts) -> Iterator[str]:
         yield f"  from {source.origin}: {', '.join(_taken_and_left(prepared))}"
     if source.name is not None:
         place = ", in place of the run that has this name, which is kept under another"
-        yield f"  run: {source.name}{place if source.archives else ''}"
+        yield f"  eval run: {source.name}{place if source.archives else ''}"
 
 
 def _rows_and_runs(plan: Plan) -> str:

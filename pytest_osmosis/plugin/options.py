@@ -129,8 +129,8 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
         Option(
             "from",
             "RUN",
-            "Rescore the stored rollouts of this run: with current reward functions, thresholds and gates, without "
-            "requests to a model. RUN is a run's name or its beginning, its folder, its results file, or latest.",
+            "Rescore the stored rollouts of this eval run: with current reward functions, thresholds and gates, "
+            "without requests to a model. RUN is its name or how that begins, its folder, its results file, or latest.",
             "names everyday",
         ),
         Option(
@@ -240,18 +240,18 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "everyday",
         ),
     ),
-    "resuming a run": (
+    "resuming an eval run": (
         Option(
             "resume",
             None,
-            "Resume the newest run that fits and has something left (of each eval): what is stored is not run again, "
+            "Resume the newest eval run that has something left (of each eval): what is stored is not run again, "
             "pending runs and those that failed at boundary provider or host are.",
             "once everyday",
         ),
         Option(
             "run",
             "NAME",
-            "Call the run NAME; given again, resume it. With several evals, their runs are called NAME-EVAL.",
+            "Call the eval run NAME, or resume the one of this name. With several evals, they are called NAME-EVAL.",
             "once",
         ),
         Option(
@@ -260,11 +260,11 @@ GROUPS: Mapping[str, tuple[Option, ...]] = {
             "On a resume: also repeat runs that failed at boundary agent, timeout, model or reward.",
             "once",
         ),
-        Option("fresh", None, "With --osmosis-run=NAME: rename the run that has the name, and begin anew.", "once"),
+        Option("fresh", None, "With --osmosis-run=NAME: rename the eval run of this name, and begin anew.", "once"),
         Option(
             "resume-from",
             "DIR",
-            "Resume the run whose files of prime eval are in DIR; those that verifiers wrote begin a new run.",
+            "Resume the eval run whose files of prime eval are in DIR; those that verifiers wrote begin a new one.",
             "whole once",
         ),
     ),

@@ -376,14 +376,14 @@ def reason_to_ask(estimates: Mapping[str, float | None], usd: float) -> str | No
     >>> reason_to_ask({"x": 0.5, "y": 0.7}, 1.0)
     'about $1.20, above $1.00'
     >>> reason_to_ask({"x": 0.5, "y": None}, 1.0)
-    'the cost of y is unknown, because no earlier run recorded one'
+    'the cost of y is unknown, because no earlier eval run recorded one'
     """
     unknown = [escaped(name) for name, cost in estimates.items() if cost is None]
     total = sum(cost for cost in estimates.values() if cost is not None)
     if total > usd:
         return f"about {money(total)}, above {money(usd)}"
     if unknown:
-        return f"the cost of {', '.join(unknown)} is unknown, because no earlier run recorded one"
+        return f"the cost of {', '.join(unknown)} is unknown, because no earlier eval run recorded one"
     return None
 
 

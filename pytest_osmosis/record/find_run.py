@@ -94,7 +94,7 @@ def find_run(folder: Path, name: str) -> RunDirectory:
     if name == LATEST:
         if runs:
             return RunDirectory(runs[0])
-        raise OsmosisError(f"no runs in {shown(home)}; {NO_RUNS}")
+        raise OsmosisError(f"no eval runs in {shown(home)}; {NO_RUNS}")
     if is_run(folder / name):
         return RunDirectory(folder / name)
     if _TOML.search(name):
@@ -106,10 +106,10 @@ def find_run(folder: Path, name: str) -> RunDirectory:
     if len(exact or matches) == 1:
         return RunDirectory((exact or matches)[0])
     if matches:
-        raise OsmosisError(f'run "{name}": matches {len(matches)} runs, {_listed(matches)}; type more of the name')
+        raise OsmosisError(f'eval run "{name}": matches {len(matches)}, {_listed(matches)}; type more of the name')
     names = [each for run in runs for each in (run.name, eval_in(run) or run.name)]
     newest = f"the newest are {_listed(runs)}" if runs else f"there are none; {NO_RUNS}"
-    raise OsmosisError(f'run "{name}": not found in {shown(home)}; {hint(name, names)}{newest}')
+    raise OsmosisError(f'eval run "{name}": not found in {shown(home)}; {hint(name, names)}{newest}')
 
 
 _EARLIER = re.compile(r"(?P<of>.+)~(?P<back>[0-9]{1,6})", re.DOTALL)
@@ -133,7 +133,7 @@ def _earlier_run(home: Path, runs: list[Path], name: str, of: str, back: int) ->
         return RunDirectory(found[back])
     whose = "" if of == LATEST else f' of the eval "{eval}"'
     there = {0: "there are none", 1: "there is one"}.get(len(found), f"there are {len(found)}")
-    raise OsmosisError(f'run "{name}": not found in {shown(home)}; {there}{whose}')
+    raise OsmosisError(f'eval run "{name}": not found in {shown(home)}; {there}{whose}')
 
 
 _RUN_NAME = re.compile(r"(?P<eval>.+)-(?P<began>[0-9]{8}T[0-9]{6}Z)-[0-9a-f]{6}", re.DOTALL)

@@ -288,7 +288,7 @@ def last_run_line(last: PublishedHead) -> str:
 def _compared(found: Compared, results: Results) -> list[str]:
     """Return the numbers of rows that changed, with p if chance could have changed them, and the rates."""
     changes = better_and_worse(found.better, found.worse)
-    any_change = changes if found.better + found.worse else f"no row of {count(found.rows)} changed"
+    any_change = changes if found.better + found.worse else "no row changed"
     if isinstance(found, Rescored):
         return [f"against the previous verdicts ({found.previous}): {any_change}"] if found.rows else []
     when = f" ({moment(found.started_at)})" if found.started_at is not None else ""
@@ -459,8 +459,8 @@ def _gate(verdict: Verdict) -> str:
 
 def _power(verdict: Verdict) -> Iterator[str]:
     """Yield a line if a gate would hardly notice what it is for."""
-    rule, power = verdict.rule, verdict.power
-    if verdict.state in ("holds", "fails") and rule is not None and power is not None and power.chance < POWER:
+    rule, power, state = verdict.rule, verdict.power, verdict.state
+    if state in ("holds", "fails") and rule is not None and power is not None and round(power.chance, 2) < POWER:
         least = rule.minimum - DROP
         truth = f"{rule.name.replace('pass_rate', 'pass rate')} fell to {least:.12g}"
         truth = f"loss were {-least:.12g}" if rule.is_regression else truth

@@ -184,8 +184,8 @@ def reason_of(record: RunRecord, pass_rule: PassRule) -> str:
         return "taken out by its grader (remove_sample)"
     if broken := pass_rule.broken(record):
         error = reward_error(record, broken[0])
-        where = "reward error" if error.boundary == "reward" else error.boundary
-        return f"{where}: {broken[0]}: {error.message}"
+        where = "error in" if error.boundary == "reward" else f"{error.boundary}:"
+        return f"{where} {broken[0]}: {error.message}"
     if record.boundary is not None:
         return f"{record.boundary}: {record.error}"
     if pass_rule.passed(record):

@@ -44,6 +44,12 @@ def test_a_run_that_was_cut_has_no_pass_rate(typed: Cli, stored: Stored) -> None
     assert rates == {"stopped": (None, 1), "decided": (0.5, 1)}
 
 
+def test_what_never_ran_cost_nothing(typed: Cli, stored: Stored) -> None:
+    nothing = {"selected": 4, "pending": 4, "measured": 0, "total_tokens": 0, "cost_usd": None}
+    stored("x-1", results={**RESULTS, "summary": {**RESULTS["summary"], **nothing}})
+    assert typed("runs").splitlines()[1].split()[-2:] == ["0", "$0"]
+
+
 def test_what_was_not_measured_is_no_pass_rate(typed: Cli, stored: Stored) -> None:
     stored("all", results={**RESULTS, "summary": {**RESULTS["summary"], "measured": 0, "pass_rate": 0.0}}, age_s=1)
     stored("one", results={**RESULTS, "summary": {**RESULTS["summary"], "measured": 1}}, age_s=2)
@@ -79,7 +85,7 @@ def test_runs_as_json(typed: Cli, stored: Stored) -> None:
 
 
 def test_runs_list_is_what_runs_does_without_a_command(typed: Cli, stored: Stored) -> None:
-    assert typed("runs") == "no runs in .osmosis/runs; pytest CONFIG.toml makes one\n"
+    assert typed("runs") == "no eval runs in .osmosis/runs; pytest CONFIG.toml makes one\n"
     stored("x-20260102T000000Z-aaaaaa")
     stored("y-20260102T000000Z-aaaaaa", results={**RESULTS, "config": {**RESULTS["config"], "name": "sums"}})
     assert typed("runs", "list") == typed("runs")
@@ -87,7 +93,7 @@ def test_runs_list_is_what_runs_does_without_a_command(typed: Cli, stored: Store
     assert len(typed("runs", "sums").splitlines()) == 2
     assert typed("runs", "--json", "sums") == typed("runs", "list", "--json", "sums")
     said = typed("runs", "sumz", fails=1)
-    assert said == 'eval "sumz": no runs in .osmosis/runs; did you mean "sums"? there are runs of sums, x\n'
+    assert said == 'eval "sumz": no eval runs in .osmosis/runs; did you mean "sums"? there are eval runs of sums, x\n'
 
 
 def test_the_newest_runs_are_listed_unless_all_are_asked_for(typed: Cli, stored: Stored) -> None:
@@ -95,7 +101,7 @@ def test_the_newest_runs_are_listed_unless_all_are_asked_for(typed: Cli, stored:
         stored(f"x-20260102T0000{number:02}Z-aaaaaa")
     lines = typed("runs").splitlines()
     assert [line.split()[0] for line in lines[1:-1]] == [f"x-20260102T0000{n:02}Z-aaaaaa" for n in range(22, 2, -1)]
-    assert lines[-1] == "and 3 older runs; --all lists them too"
+    assert lines[-1] == "and 3 older eval runs; --all lists them too"
     assert len(typed("runs", "list", "--all").splitlines()) == 24
     assert typed("runs", "x", "--all") == typed("runs", "--all")
     page = json.loads(typed("runs", "--json"))

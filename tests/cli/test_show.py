@@ -73,7 +73,7 @@ def test_show_takes_a_node_id_and_looks_above(
         ),
         (["x-1", "third"], '"third": must be a run like row3-run1, a row like row3, or a node id that ends in one of'),
         (["x-2", "row3-run1"], "row3-run1: not in .osmosis/runs/x-2; no run of it has begun\n"),
-        (["xx1"], 'run "xx1": not found in .osmosis/runs; did you mean "x-1"? the newest are x-1, x-2\n'),
+        (["xx1"], 'eval run "xx1": not found in .osmosis/runs; did you mean "x-1"? the newest are x-1, x-2\n'),
     ],
 )
 def test_show_says_what_is_wrong(typed: Cli, stored: Stored, arguments: list[str], said: str) -> None:
@@ -93,10 +93,10 @@ def test_show_names_the_place_where_results_are_not_valid(typed: Cli, stored: St
 
 def test_show_without_any_run(typed: Cli) -> None:
     how = "pytest CONFIG.toml makes one"
-    nothing = f"no runs in .osmosis/runs; {how}\n"
+    nothing = f"no eval runs in .osmosis/runs; {how}\n"
     assert typed("show", "row3-run1", fails=1) == nothing
     assert typed("show", fails=1) == nothing
-    assert typed("show", "x", fails=1) == f'run "x": not found in .osmosis/runs; there are none; {how}\n'
+    assert typed("show", "x", fails=1) == f'eval run "x": not found in .osmosis/runs; there are none; {how}\n'
 
 
 # -- all runs of a row -------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def test_it_takes_a_free_port_waits_for_the_first_run_and_ends_with_ctrl_c(
         with dashboard(tmp_path, "--no-open", usual_port=port) as running:
             assert running.port != port
             assert f"port {port} is in use" in running.said
-            assert "no runs in .osmosis/runs yet" in running.said
+            assert "no eval runs in .osmosis/runs yet" in running.said
             assert running.api("runs").json["runs"] == []
             write_run(tmp_path, NAME)
             assert [run["name"] for run in running.api("runs").json["runs"]] == [NAME]
@@ -198,7 +198,7 @@ def test_a_run_that_never_ended_is_reported_as_far_as_it_got_and_a_large_report_
         (["-o", "mine.html"], "mine.html: cannot be written: it exists, and pytest-osmosis did not write it"),
         (["-o", "."], ".: cannot be written: it is a folder"),
         (["-o", ".osmosis/runs/{run}/x.html"], "it is inside the run directory"),
-        (["nobody"], 'run "nobody": not found'),
+        (["nobody"], 'eval run "nobody": not found'),
     ],
 )
 def test_what_cannot_be_done_is_said(

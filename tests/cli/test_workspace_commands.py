@@ -162,7 +162,7 @@ def test_a_second_eval_keeps_the_shared_files_and_still_runs(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "-x", "a b", "x.toml", "é"])
 def test_init_takes_no_name_that_is_a_path(tmp_path: Path, name: str) -> None:
-    with pytest.raises(OsmosisError, match="the name must be letters"):
+    with pytest.raises(OsmosisError, match="a name holds letters"):
         create_workspace(tmp_path, name)
     assert list(tmp_path.iterdir()) == []
 
@@ -205,9 +205,9 @@ def test_an_error_of_a_command_with_json_is_json_too(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bad.toml").write_text("[evaluation]\nn = 0\n")
     for command, status, named in (
-        (["show", "nix", "--json"], 1, 'run "nix"'),
+        (["show", "nix", "--json"], 1, 'eval run "nix"'),
         (["submit", "bad.toml", "--json"], 1, "bad.toml:2:"),
-        (["runs", "wait", "nix", "--json"], 4, 'run "nix"'),
+        (["runs", "wait", "nix", "--json"], 4, 'eval run "nix"'),
         (["merge", "nix.json", "--json"], 4, "nix.json"),
     ):
         assert cli.main(command) == status

@@ -156,7 +156,7 @@ STUCK = Bad(
     "every interrupt swallowed",
     "open('holds-0', 'w').close()\n"
     "while True:\n    try:\n        spins = 0\n        while True: spins += 1\n    except BaseException:\n        pass",
-    UNINTERRUPTIBLE,
+    f"{UNINTERRUPTIBLE} (agent_workflow_timeout_s)",
     "spins += 1",
     "timeout",
 )

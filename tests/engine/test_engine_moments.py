@@ -310,7 +310,7 @@ def test_a_function_that_cannot_be_interrupted_gives_no_score_and_its_host_ends(
     stepped.after(host.say, "stalled", RUN, stack="File ...")
     assert host.killed
     (score,) = stepped.events("score")
-    assert score["errors"] == {"judge": {"message": UNINTERRUPTIBLE, "details": "File ..."}}
+    assert score["errors"] == {"judge": {"message": f"{UNINTERRUPTIBLE} (grader_timeout_s)", "details": "File ..."}}
 
 
 def test_suspects_without_a_host_are_reported_once_if_the_first_of_them_stops_the_eval(make: Make) -> None:

@@ -55,3 +55,18 @@ def test_checks_score_with_reasons_and_only_a_changed_one_scores_again(workspace
         reused * 2 stored scores of contains, 2 stored scores of tokens (code and rows unchanged)*
         gate short pass_rate >= 0.9: FAILS: 0.000 (0 of 2 runs passed)
     """)
+
+
+@pytest.mark.parametrize(("checks", "exits"), [([], 4), ([{"kind": "contains", "value": "30 days"}], 0)])
+def test_without_any_ground_truth_a_check_that_needs_one_is_refused_before_anything_is_paid(
+    workspace: Workspace, checks: list[dict[str, str]], exits: int
+) -> None:
+    scoring = {"checks": checks} if checks else {"eval_fns": ["contains"]}
+    workspace.eval(experiment={"model_path": None}, agent={"agent": "recorded"}, scoring=scoring)
+    workspace.write("data/x.jsonl", '{"user_prompt": "How long?", "solution_str": "You have 30 days."}\n')
+
+    result = workspace.run(CONFIG, exits=exits)
+
+    told = 'ERROR: data/x.jsonl: column "ground_truth": no selected row has it, and contains compares with it *'
+    if exits:
+        result.stderr.fnmatch_lines([told])

@@ -67,7 +67,7 @@ def test_the_test_of_a_row_reports_all_its_runs(workspace: Workspace) -> None:
         "run1:\n"
     )
     assert failure.endswith("run it again: pytest 'configs/eval/x.toml::x[row1]'")
-    assert "run1: reward error: rewards:score: ZeroDivisionError" in error
+    assert "run1: error in rewards:score: ZeroDivisionError" in error
     properties = {name: Counter(each.attrib["name"] for each in case.iter("property")) for name, case in cases.items()}
     assert properties["x[row0]"]["osmosis.runs"] == properties["x[row1]"]["osmosis.runs_passed"] == 1
     assert workspace.last_failed() == {f"configs/eval/x.toml::x[row{row}]" for row in (1, 2)}

@@ -184,7 +184,7 @@ def test_without_a_terminal_high_or_unknown_costs_are_refused(workspace: Workspa
     assert n_requests == 4
     assert (unknown.ret, refused.ret, below.ret) == (4, 4, 0)
     message = "ERROR: --osmosis-confirm-above=*: {}; there is no terminal to ask on*"
-    unknown.stderr.fnmatch_lines([message.format("the cost of x is unknown, because no earlier run recorded one")])
+    unknown.stderr.fnmatch_lines([message.format("the cost of x is unknown, because no earlier eval run recorded one")])
     refused.stderr.fnmatch_lines([message.format("about $*, above $*")])
     assert len(workspace.run_dirs()) == 2
     workspace.eval("free")

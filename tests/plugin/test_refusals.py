@@ -43,7 +43,7 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
     "graded.py --osmosis-lab --osmosis-lab-budget=nan": "--osmosis-lab-budget: must be a number of seconds above 0*",
     "graded.py --osmosis-lab -oosmosis_lab_budget=0": "ini osmosis_lab_budget: must be a number of seconds above 0*",
     f"{X} --osmosis-run=a/b": "is no name of a run: letters, digits, - _ . + = , and ~ make a name*",
-    f"{X} --osmosis-run=latest": "--osmosis-run: means the newest run; choose another name",
+    f"{X} --osmosis-run=latest": "--osmosis-run: means the newest eval run; choose another name",
     "configs/eval/outside.toml": "output_dir: must be inside the workspace*",
     # options that do not go together, or lack another one
     "graded.py --osmosis-lab-budget=60": "--osmosis-lab-budget: needs --osmosis-lab: *",
@@ -83,7 +83,7 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
         "--osmosis-config=nowhere: no such file",
         "--osmosis-config=empty: the folder holds no *.toml",
     ),
-    f"{X} --osmosis-resume": "configs/eval/x.toml: no run of x is stored in .osmosis/runs, so there is nothing to *",
+    f"{X} --osmosis-resume": "configs/eval/x.toml: no eval run of x is stored in .osmosis/runs, so there is nothing *",
     f"{X} --osmosis-resume --osmosis-run=a": "run a: not found in .osmosis/runs*leave out --osmosis-resume to begin*",
     "configs/eval/many.toml::plan[row0-run0]": (
         'no eval of this file is called "plan", did you mean "plain"? (they are: plain, other); type * for all of them'
@@ -94,7 +94,7 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
     f"{TYPED} --osmosis-agent=agents.rollout": 'must be "chat"*, got "agents.rollout"; did you mean "agents:rollout"?',
     f"{TYPED} --osmosis-agent=chat --osmosis-dataset=y.jsonl": 'must be an existing file, got "y.jsonl" (*',
     f"{TYPED} --osmosis-agent=agents:rollot": 'module "agents" has no "rollot", did you mean "rollout"?',
-    f"{TYPED} --osmosis-agent=agnts:rollout": 'no module "agnts" in the rollout\'s folder, the workspace or pythonpath',
+    f"{TYPED} --osmosis-agent=agnts:rollout": 'no module "agnts" is installed, *; write or install it, or *',
 }
 
 

@@ -109,7 +109,7 @@ def test_a_finished_run_is_reported_from_its_journal_with_the_same_status(worksp
         [line for line in each.outlines if "row1-run0" in line or "conversation" in line] for each in (first, again)
     ]
     assert told[0] == told[1] != []
-    nothing.stderr.fnmatch_lines(["*: no run has anything left to do: one; leave out --osmosis-resume to begin *"])
+    nothing.stderr.fnmatch_lines(["*: no eval run has anything left to do: one; leave out --osmosis-resume to begin *"])
     assert "Continue" not in again.stdout.str()
     assert not again.outlines[-1].startswith("pytest")
 
@@ -224,14 +224,14 @@ def test_without_a_name_the_newest_run_that_fits_goes_on(workspace: Workspace) -
 
     assert (refused.ret, calls(workspace).total() - before) == (4, 1)
     refused.stderr.fnmatch_lines("""
-        ERROR: configs/eval/x.toml: none of the stored runs of x can be resumed:
+        ERROR: configs/eval/x.toml: no stored eval run of x can be resumed:
           fits: has nothing left to do
           other: [[]experiment] model_path: "demo/judge" -> "demo/arithmetic"; [[]model] model: *
           more: the selected rows: *, without row 2
           twice: [[]evaluation] n: 2 -> 1*
           hot: [[]sampling] temperature: 0.9 -> not set
           and 1 more
-        undo what differs, or leave out --osmosis-resume to begin a new run, which costs money
+        undo what differs, or leave out --osmosis-resume to begin a new eval run, which costs money
     """)
 
 
@@ -256,7 +256,7 @@ def test_of_several_evals_none_is_reported_from_a_run_that_does_not_fit(workspac
     result = workspace.run(*both, RESUME)
 
     assert result.ret == 4, "nothing was spent yet"
-    assert "ERROR: none of the stored runs of x can be resumed:\n  x1: [experiment] model_path: " in result.stderr.str()
+    assert "ERROR: no stored eval run of x can be resumed:\n  x1: [experiment] model_path: " in result.stderr.str()
 
 
 @pytest.mark.addon

@@ -100,6 +100,12 @@ def test_a_column_that_no_row_has_is_an_error_of_the_config(workspace: Workspace
     assert not workspace.run_dirs()
 
 
+def test_a_column_that_is_no_text_is_an_error_of_the_config(workspace: Workspace) -> None:
+    with_script(workspace, column=3)
+    result = workspace.run(CONFIG, exits=4)
+    assert result.errlines[0].endswith("[sampling] extra_body.column: must be the name of a column, got 3")
+
+
 def test_a_row_without_an_answer_is_an_error_of_the_dataset(workspace: Workspace) -> None:
     with_script(workspace)
     workspace.write("data/x.jsonl", (workspace.root / "data/x.jsonl").read_text().replace('"red"}', '" "}'))

@@ -95,12 +95,12 @@ REASONS = {
     "agent": "agent: LookupError: the agent broke",
     "timeout": "timeout: took longer than 1 s (agent_workflow_timeout_s)",
     "provider": "provider: the server answered 503",
-    "reward raised": "reward error: rewards:score: ZeroDivisionError: the reward function broke",
-    "reward hung": "reward error: rewards:score: took longer than 2 s (grader_timeout_s)",
-    "reward gave None": "reward error: rewards:score: ",
-    "reward gave a str": "reward error: rewards:score: ",
-    "reward gave NaN": "reward error: rewards:score: ",
-    "reward gave inf": "reward error: rewards:score: ",
+    "reward raised": "error in rewards:score: ZeroDivisionError: the reward function broke",
+    "reward hung": "error in rewards:score: took longer than 2 s (grader_timeout_s)",
+    "reward gave None": "error in rewards:score: ",
+    "reward gave a str": "error in rewards:score: ",
+    "reward gave NaN": "error in rewards:score: ",
+    "reward gave inf": "error in rewards:score: ",
     "taken out": "taken out by its grader",
 }
 """A part of the message of a test."""

@@ -76,7 +76,7 @@ def resumed_from(prepared: Prepared, folder: Path, name: str | None) -> Prepared
         raise ProblemsError.at(where, str(error)) from None
     if source is None:
         lines = "\n".join(f"  {line}" for line in imported.differences)
-        fix = "undo that, or begin a new run without this option"
+        fix = "undo that, or begin a new eval run without this option"
         text = f"cannot be resumed, because its rollouts were made with other inputs:\n{lines}\n{fix}"
         raise ProblemsError.at(where, text)
     return replace(prepared, source=source, notes=(*prepared.notes, *imported.notes))

@@ -19,11 +19,11 @@ the differences of config, model, code and data. Rows are the same if their
 content is.
 
 Several runs are compared with the first, in a table, with p corrected by Holm's
-method. A config with several evals means the newest run of each.
+method. A config with several evals means the newest eval run of each.
 """
 EXAMPLES = """\
 examples:
-  pytest-osmosis runs compare sums~1 sums          the newest run of "sums" with the one before
+  pytest-osmosis runs compare sums~1 sums          the newest eval run of "sums" with the one before
   pytest-osmosis runs compare latest~1 latest --all
   pytest-osmosis runs compare baselines/sums.json latest
   pytest-osmosis runs compare sums-20261122T14 sums --json | jq .difference

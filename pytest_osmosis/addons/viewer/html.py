@@ -16,7 +16,7 @@ from pytest_osmosis.results.publish import why_not_writable
 from pytest_osmosis.text.arguments import filled
 from pytest_osmosis.text.names import absolute, shown
 
-_RUN_HELP = "an eval run, named as for show (default: latest); or one config of several evals, the newest run of each"
+_RUN_HELP = "an eval run, named as for show (default: latest); or one config of several evals, the newest of each"
 DESCRIPTION = """\
 Write eval runs and their conversations into one HTML file, which needs nothing
 else: it opens from a disk, as an artifact of CI and in mail, and asks no server
@@ -26,7 +26,7 @@ runs are compared with each other. Only you may read the file until you share it
 EXAMPLES = """\
 examples:
   pytest-osmosis html                            the newest eval run, as report.html
-  pytest-osmosis html sums -o sums.html          the newest run of the eval "sums"
+  pytest-osmosis html sums -o sums.html          the newest eval run of "sums"
   pytest-osmosis html sums~1 sums                two runs, and their comparison
   pytest-osmosis html configs/eval/models.toml   every eval of a config
   pytest-osmosis html --conversations=failed     without those of runs that passed

@@ -43,7 +43,7 @@ def _cells(entry: RunEntry) -> list[str]:
     status = ", ".join([entry.status, *["partial"] * entry.partial, *["replayed"] * entry.replayed])
     gates = gates_text(entry)
     style: Style | None = "bad" if "fail" in gates else "good" if "hold" in gates else "warning"
-    cost = "unknown" if entry.cost_usd is None else money(entry.cost_usd)
+    cost = "unknown" if entry.cost_usd is None and entry.ended else money(entry.cost_usd or 0.0)
     if entry.n_cost_unknown and entry.cost_usd is not None:
         cost = f">= {cost}"
     return [
@@ -107,8 +107,8 @@ def list_runs(folder: Path, eval: str | None = None, *, every: bool = False) -> 
     """Return a table of the workspace's eval runs, or of those of one eval. Raises `OsmosisError` if it has none."""
     home, entries, n_more = _found(folder, eval, every)
     if not entries:
-        return [f"no runs in {shown(home)}; {NO_RUNS}"]
-    more = [dim(f"and {plural(n_more, 'older run')}; --all lists {'it' if n_more == 1 else 'them'} too")]
+        return [f"no eval runs in {shown(home)}; {NO_RUNS}"]
+    more = [dim(f"and {plural(n_more, 'older eval run')}; --all lists {'it' if n_more == 1 else 'them'} too")]
     head, *lines = aligned([_HEAD, *map(_cells, entries)], left=[0, 1])
     return [bold(head), *lines, *(more if n_more else [])]
 
@@ -135,8 +135,8 @@ def _found(folder: Path, eval: str | None, every: bool) -> tuple[Path, list[RunE
     names = [(entry, entry.eval or eval_of(entry.name)) for entry in map(run_entry, folders)]
     evals = sorted({name for _, name in names if name}, key=natural_key)
     if eval not in evals:
-        there = f"there are runs of {listed(evals, MOST_LISTED)}" if evals else NO_RUNS
-        raise OsmosisError(f'eval "{eval}": no runs in {shown(home)}; {hint(eval, evals)}{there}')
+        there = f"there are eval runs of {listed(evals, MOST_LISTED)}" if evals else NO_RUNS
+        raise OsmosisError(f'eval "{eval}": no eval runs in {shown(home)}; {hint(eval, evals)}{there}')
     found = [entry for entry, name in names if name == eval]
     entries = found[:most]
     return home, entries, len(found) - len(entries)

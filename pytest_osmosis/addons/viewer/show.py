@@ -34,8 +34,8 @@ from pytest_osmosis.text.names import listed, shown
 
 _RUN_HELP = (
     "the eval run: its folder, its name in .osmosis/runs or the beginning of the name, its results file, a folder of "
-    "vf-eval, the name of an eval (its newest run), or latest (default), the newest of all; ~1 after one of these "
-    "means the run before"
+    "vf-eval, the name of an eval (its newest eval run), or latest (default), the newest of all; ~1 after one of these "
+    "means the one before"
 )
 _ROW_RUN_HELP = "a run like row3-run1, a row like row3, or a node id that ends in [row3-run1]; may stand alone"
 DESCRIPTION = """\
@@ -47,7 +47,7 @@ Eval runs that are still going, or were killed, are shown as far as they got.
 EXAMPLES = """\
 examples:
   pytest-osmosis show                       the newest eval run
-  pytest-osmosis show sums                  the newest run of the eval "sums"
+  pytest-osmosis show sums                  the newest eval run of "sums"
   pytest-osmosis show sums --failed         with every run that did not pass
   pytest-osmosis show row3-run1             a conversation of the newest eval run
   pytest-osmosis show sums row3 --full      all runs of row 3, with long texts whole

@@ -38,7 +38,7 @@ it gives no data. Ctrl-C ends it; eval runs go on.
 EXAMPLES = """\
 examples:
   pytest-osmosis view                       the list of eval runs
-  pytest-osmosis view sums                  the newest run of the eval "sums"
+  pytest-osmosis view sums                  the newest eval run of "sums"
   pytest-osmosis view downloads/runs        eval runs in another folder
   pytest-osmosis view --no-open --port=9000 on a remote machine, to be reached through a tunnel
 """
@@ -142,7 +142,7 @@ def _problem(host: str, port: int, error: OSError) -> str:
 def _lines(home: Path, page: _Page, token: str, environ: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines that are printed before the first request."""
     if not home.is_dir():
-        yield f"no runs in {shown(home)} yet; the dashboard shows the first one when it begins"
+        yield f"no eval runs in {shown(home)} yet; the dashboard shows the first one when it begins"
     yield joined("dashboard: ", bold(page.address(f"token={token}")))
     if page.wanted is None and page.port != PORT:
         yield dim(f"port {PORT} is in use, so it has a free one; --port=PORT names another")

@@ -63,11 +63,11 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
         output.json({"schema_version": SCHEMA_VERSION, "name": directory.name, **facts})
         return status
     reason = f": {end.reason}" if end.reason else ""
-    is_still = "is still" if status == TIMED_OUT else "is"
+    became = "is still " if status == TIMED_OUT else "" if end.status == "failed" else "is "
     passed = "" if entry.passed is None else f", {count(entry.passed)} of {count(entry.counted or 0)} runs passed"
     gates = f", gate {gates_text(entry)}" if entry.gates else ""
     output.lines(
-        [joined(bold(f"{directory.name} {is_still} {end.status}"), f"{reason}{passed}{gates} (exit status {status})")]
+        [joined(bold(f"{directory.name} {became}{end.status}"), f"{reason}{passed}{gates} (exit status {status})")]
     )
     return status
 

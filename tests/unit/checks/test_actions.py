@@ -76,7 +76,7 @@ def checked(own: Messages, facts: dict[str, Any] | None = None, **declared: Any)
         ({"kind": "tool_sequence", "value": ["order"]}, (1.0, 'calls "search", "order"')),
         (
             {**SEQUENCE, "value": ["order", "search"]},
-            (0.0, 'calls "search", "order", not "order", "search" in this order'),
+            (0.0, 'calls "search", "order" instead of "order", "search" in this order'),
         ),
         ({**OF_SEARCH, "arguments": {"query": "cup"}}, (1.0, 'calls "search" with {"query": "cup", "page": 1}')),
         ({**OF_ORDER, "arguments": {"id": 8}}, (0.0, 'calls "order" with {"id": 7}, not with {"id": 8}')),
@@ -101,7 +101,10 @@ def test_a_result_with_an_error_is_found_in_every_shape(shape: Any) -> None:
 def test_calls_in_the_prompt_are_not_the_agents() -> None:
     rollout = SeenRollout([*chat(failing=True), {"role": "assistant", "content": "Hi"}], 5)
 
-    assert Check.of({**SEQUENCE, "value": ["search"]})(rollout)["reason"] == 'calls no tool, not "search" in this order'
+    assert (
+        Check.of({**SEQUENCE, "value": ["search"]})(rollout)["reason"]
+        == 'calls no tool instead of "search" in this order'
+    )
     assert Check.of({"kind": "tool_results"})(rollout)["reason"] == "gets 0 results without an error"
 
 
@@ -112,8 +115,8 @@ USED = {"finish_reason": "length", "ms": 3210.0, "usage": TOKENS, "cost_usd": la
 @pytest.mark.parametrize(
     ("declared", "expected"),
     [
-        ({"kind": "finish_reason", "value": "stop"}, (0.0, 'ends for "length", not "stop"')),
-        ({"kind": "finish_reason", "value": ["stop", "length"]}, (1.0, 'ends for "length"')),
+        ({"kind": "finish_reason", "value": "stop"}, (0.0, 'ended with "length", not "stop"')),
+        ({"kind": "finish_reason", "value": ["stop", "length"]}, (1.0, 'ended with "length"')),
         ({"kind": "latency", "max": 3}, (0.0, "takes 3.21 s, more than 3")),
         ({"kind": "tokens", "max": 2000}, (1.0, "uses 1,050 tokens")),
         ({"kind": "cost", "max": 0.01}, (0.0, "costs $0.020, more than 0.01")),
@@ -130,11 +133,11 @@ def test_the_facts_of_a_rollout_are_compared(declared: dict[str, Any], expected:
         ({"kind": "latency", "max": 3}, "it is not known how long the rollout took"),
         ({"kind": "tokens", "max": 3}, "the server does not report token usage"),
         ({"kind": "cost", "max": 3}, "the price of the model, or its token usage, is not known; set [prices]"),
-        ({"kind": "tool_used"}, "the row has no ground truth; set value, or name its column"),
+        ({"kind": "tool_used"}, "the row has no ground truth; set value, or name its column in [data] columns"),
     ],
 )
 def test_a_fact_that_is_not_known_is_an_error_and_no_score(declared: dict[str, Any], fault: str) -> None:
     with pytest.raises(UserValueFault) as caught:
         checked([], **declared)
 
-    assert str(caught.value) == f"{declared['kind']}: {fault}"
+    assert str(caught.value) == fault

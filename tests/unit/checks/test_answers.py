@@ -30,11 +30,11 @@ def checked(answer: str | None, truth: object = None, **declared: Any) -> tuple[
     ("declared", "answer", "score", "reason"),
     [
         ({"kind": "equals", "value": "42"}, "42", 1, 'is "42"'),
-        ({"kind": "equals", "value": "42"}, "42\n", 0, r'is "42\n", not "42"'),
+        ({"kind": "equals", "value": "42"}, "42\n", 0, r'is not "42" but "42\n"'),
         ({"kind": "equals", "value": "Yes", "ignore_case": True}, "YES", 1, 'is "YES"'),
-        ({"kind": "equals", "value": "Yes", "negate": True}, "No", 1, 'is "No", not "Yes"'),
+        ({"kind": "equals", "value": "Yes", "negate": True}, "No", 1, 'is not "Yes" but "No"'),
         ({"kind": "one_of", "value": ["yes", "no"]}, "no", 1, 'is "no"'),
-        ({"kind": "one_of", "value": ["yes", "no"]}, "maybe", 0, 'is "maybe", not one of "yes", "no"'),
+        ({"kind": "one_of", "value": ["yes", "no"]}, "maybe", 0, 'is not one of "yes", "no" but "maybe"'),
         ({"kind": "contains", "value": "30 days"}, "within 3 days", 0, 'does not contain "30 days"'),
         ({"kind": "contains", "value": ["a", "x"]}, "abc", 0, 'does not contain "x"'),
         ({"kind": "contains", "value": ["a", "x"], "match": "any"}, "abc", 1, 'contains "a"'),
@@ -118,9 +118,9 @@ def test_a_part_that_is_not_there_fails_negated_or_not(on: Any, reason: str, neg
 
 def test_the_reason_names_the_part() -> None:
     after = {"after": "####"}
-    assert checked("1\n2", kind="equals", value="3", on="last_line") == (0.0, 'the last line is "2", not "3"')
+    assert checked("1\n2", kind="equals", value="3", on="last_line") == (0.0, 'the last line is not "3" but "2"')
     assert checked("#### x", kind="number", value=3, on=after) == (0.0, 'what follows "####" has no number')
-    assert checked(JSON, kind="equals", value="3", on={"json": "order.id"}) == (0.0, 'its order.id is "7", not "3"')
+    assert checked(JSON, kind="equals", value="3", on={"json": "order.id"}) == (0.0, 'its order.id is not "3" but "7"')
 
 
 def test_a_rollout_without_an_answer_fails_with_that_reason() -> None:
@@ -146,7 +146,8 @@ def test_without_a_value_the_ground_truth_counts(kind: str, answer: str, truth: 
 @pytest.mark.parametrize(
     ("kind", "truth", "fault"),
     [
-        ("equals", None, "equals: the row has no ground truth; set value, or name its column"),
+        ("equals", None, "the row has no ground truth; set value, or name its column in [data] columns"),
+        ("contains", "", "the row has no ground truth; set value, or name its column in [data] columns"),
         ("equals", ["a"], 'the ground truth must be a text, got list: ["a"]'),
         ("number", "some", 'the ground truth must be a number, got str: "some"'),
         ("regex", "(", "the ground truth is no regular expression: missing ), unterminated subpattern at position 0"),

@@ -287,7 +287,7 @@ def test_a_typed_text_that_is_not_a_condition_is_rejected(text: str) -> None:
 TABLES = ", ".join(EVAL_TABLES)
 UNKNOWN = "unknown key, did you mean "
 FUNCTION = 'unknown function, did you mean "rewards:exact"'
-NAME = 'each must be "module:function" or the name of a check'
+NAME = 'each must be "module:function" or the name of a check that needs no settings'
 
 
 @pytest.mark.parametrize(

@@ -112,5 +112,5 @@ def test_repeated_conversations_are_noted_and_copied_answers_are_not(opened: Ope
     dataset = opened({**row, "solution_str": "no"}, {**row, "solution_str": "forty-two"}, {**row, "solution_str": "no"})
 
     (note,) = check_rows(dataset, range(3)).notes
-    assert note.startswith("the conversation of an earlier row is repeated 1 time (first: row 2 has that of row 0), so")
-    assert note.endswith("; remove them")
+    assert note.startswith("rows with the conversation of an earlier row: 1 (first: row 2 has that of row 0); what")
+    assert note.endswith(", so remove them")

@@ -39,7 +39,7 @@ def test_rows_with_other_metadata_are_other_rows(opened: Opened) -> None:
     assert checked.digests[0] == checked.digests[2] != checked.digests[1]
     assert checked.contents[0].prompt == checked.contents[2].prompt != checked.contents[1].prompt
     (note,) = checked.notes
-    assert note.startswith("the prompt of an earlier row is repeated 1 time (first: row 2 has that of row 0), so")
+    assert note.startswith("rows with the prompt of an earlier row: 1 (first: row 2 has that of row 0); what")
 
 
 def test_an_agent_that_only_sends_the_prompt_needs_one(opened: Opened) -> None:

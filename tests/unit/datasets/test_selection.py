@@ -89,7 +89,8 @@ def test_merged_ranges_contain_exactly_the_requested_rows(ranges: list[tuple[int
 
 TOLD = "rows with their ground truth in their prompt: {}; a model can copy the answer, so remove it there"
 REPEATED = (
-    "the prompt of an earlier row is repeated {}, so such rows weigh more; remove them (n gives all rows more runs)"
+    "rows with the prompt of an earlier row: {}; what is repeated weighs more, so remove them; "
+    "for more runs of all rows, raise n"
 )
 
 
@@ -104,8 +105,8 @@ def notes_of(rows: Iterable[Row]) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     ("prompts", "note"),
     [
-        (["2+2?", "3+3?", "2+2?"], REPEATED.format("1 time (first: row 2 has that of row 0)")),
-        (["a"] * 1002, REPEATED.format("1,001 times (first: row 1 has that of row 0)")),
+        (["2+2?", "3+3?", "2+2?"], REPEATED.format("1 (first: row 2 has that of row 0)")),
+        (["a"] * 1002, REPEATED.format("1,001 (first: row 1 has that of row 0)")),
     ],
 )
 def test_repeated_prompts_are_one_warning_with_a_count(prompts: list[str], note: str) -> None:

@@ -154,7 +154,7 @@ def test_changed_code_is_refused_with_the_names_of_its_files(workspace: Workspac
         "  agents/short.py: changed",
         "  gone.py: is not used any more",
         "  tools.py: was not used",
-        "undo that, or begin a new run: under another name, or with --osmosis-fresh, which keeps the stored one",
+        "undo that, or begin a new eval run: under another name, or with --osmosis-fresh, which renames this one",
     ]
     assert refusal(["a: 1 -> 2"]).startswith(
         "cannot be resumed, because its rollouts were made with other inputs; this changed:\n  a: 1 -> 2\n"

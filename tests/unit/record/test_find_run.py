@@ -50,7 +50,7 @@ def test_a_name_means_a_run_its_eval_a_beginning_or_a_file_of_it(home: Path, nam
 @pytest.mark.parametrize(
     ("name", "error"),
     [
-        ("sums-2026", f"matches 2 runs, {NEW}, {OLD}; type more of the name"),
+        ("sums-2026", f"matches 2, {NEW}, {OLD}; type more of the name"),
         ("y~1", 'there is one of the eval "y"'),
         ("latest~9", "there are 5"),
         ("sumz", 'did you mean "sums"?'),

@@ -74,7 +74,7 @@ def test_the_reason_is_one_line_of_bounded_length() -> None:
 
     reason = outcome(record).reason
 
-    assert reason.startswith(r"reward error: rewards:a: ValueError: first second\x1b[2J long")
+    assert reason.startswith(r"error in rewards:a: ValueError: first second\x1b[2J long")
     assert "\n" not in reason
     assert len(reason) <= LINE_CHARS + len(r"\x1b")
 

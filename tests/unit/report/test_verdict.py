@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from msgspec import structs
+
 from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.models.base import ChatReply, refusal_error
 from pytest_osmosis.record.lifecycle import StopReason
@@ -14,7 +16,7 @@ from pytest_osmosis.report.statistics import changed_rows_lines, statistics_line
 from pytest_osmosis.report.summary import cause_lines, verdict_lines
 from pytest_osmosis.results.results import Results, causes_of, runs_for
 from pytest_osmosis.verdicts.comparison import Against, Matched, Pair, changed_rows
-from pytest_osmosis.verdicts.gates import decide
+from pytest_osmosis.verdicts.gates import Power, decide
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.golden import Golden
 from tests.unit.made import A, B, failed, finished, last_run, of_baseline, pending, removed, results_of
@@ -149,3 +151,11 @@ def shown() -> dict[str, Iterable[str]]:
 
 def test_the_last_lines_of_a_summary(golden: Golden) -> None:
     golden(shown())
+
+
+def test_a_power_that_rounds_to_enough_is_not_called_low() -> None:
+    def lines(chance: float) -> list[str]:
+        verdict = structs.replace(decide(PASS_RATE, runs_for(PASS_RATE, row(0, 1), RULE)), power=Power(chance, 41))
+        return [line for line in verdict_lines(replace(results_of(row(0, 1)), verdicts=[verdict])) if "low" in line]
+
+    assert (len(lines(0.794)), lines(0.796)) == (1, [])

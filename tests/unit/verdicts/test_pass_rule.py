@@ -33,7 +33,7 @@ TABLE = {
     "timeout": (failed("timeout"), "error", "timeout: what happened", True, "timeout"),
     "provider": (failed("provider"), "error", "provider: what happened", False, "provider"),
     "host": (failed("host"), "error", "host: what happened", False, "host"),
-    "reward error": (BROKEN, "error", "reward error: rewards:a: ValueError: no", False, "reward"),
+    "reward error": (BROKEN, "error", "error in rewards:a: ValueError: no", False, "reward"),
     "removed": (removed(), "skipped", "taken out by its grader (remove_sample)", False, None),
     "stopped": (pending(reason="more than max_errors"), "skipped", "more than max_errors", False, None),
     "never ran": (pending(), "skipped", "never ran", False, None),
@@ -152,7 +152,7 @@ def test_the_reason_names_every_deciding_function_that_was_not_met_or_gave_no_sc
     assert reason_of(record, pass_rule(b=0.5)) == "rewards:a 0.25 < 1, rewards:b 0 < 0.5"
     assert reason_of(record, pass_rule(A)) == "score 0.25 < 1"
 
-    assert reason_of(finished({A: 1.0}), pass_rule()) == "reward error: rewards:b: gave no score"
+    assert reason_of(finished({A: 1.0}), pass_rule()) == "error in rewards:b: gave no score"
 
 
 @pytest.mark.parametrize(
