@@ -279,9 +279,10 @@ def check_rows(
     digests: dict[int, str] = {}
     contents: dict[int, Content] = {}
     seen: dict[str, None] = {}  # the columns of all rows, in order
+    has_truth = False
 
     def valid_rows(file: BinaryIO) -> Iterator[tuple[Row, Content]]:
-        nonlocal n_problems
+        nonlocal n_problems, has_truth
         for row_index in selected:
             try:
                 row = dataset.read(file, row_index)
@@ -297,6 +298,7 @@ def check_rows(
             else:
                 digests[row_index], contents[row_index] = row.digest, row.content
                 seen.update(dict.fromkeys(row.record))
+                has_truth = has_truth or row.ground_truth not in (None, "")
                 yield row, contents[row_index]
 
     with dataset.open() as file:
@@ -304,7 +306,7 @@ def check_rows(
     if n_problems > len(problems):
         problems.append(Problem(dataset.display, f"... and {n_problems - len(problems)} more"))
     if not n_problems:
-        problems = list(_column_problems(dataset, list(seen), metadata, compared))
+        problems = list(_column_problems(dataset, list(seen), metadata, () if has_truth else compared))
     if problems:
         raise DatasetError(problems)
     not_finite = dataset.source.not_finite.items()
@@ -316,14 +318,14 @@ def _column_problems(
     dataset: Dataset, seen: Sequence[str], metadata: Iterable[str], compared: Sequence[str]
 ) -> Iterator[Problem]:
     """Yield the columns that a config needs and no selected row has, or not all rows with a number that JSON has."""
-    there = f"(columns: {', '.join(map(shown_json, seen))})"
+    there = f"(columns: {listed(map(shown_json, seen), _MOST_PROBLEMS)})"
     for ours, theirs in dataset.columns.mapped.items():
         if ours not in seen:
             fix = f"no selected row has it{suggestion(theirs, seen)} {there}; correct or remove it in [data] columns"
             yield Problem(dataset.display, f"{dataset.columns.titled(ours)}: {fix}")
-    if compared and "ground_truth" not in (*seen, *dataset.columns.mapped):
+    if compared and ("ground_truth" in seen or "ground_truth" not in dataset.columns.mapped):
         fix = 'name it in [data] columns = {ground_truth = "..."}, or with --osmosis-set=data.columns.ground_truth=...'
-        needed = f"no selected row has it, and {compared[0]} compares with it {there}"
+        needed = f"no selected row has one, and {compared[0]} compares with it {there}"
         yield Problem(dataset.display, f'column "ground_truth": {needed}; {fix}')
     for column in metadata if seen else ():
         if column not in seen:

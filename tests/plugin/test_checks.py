@@ -57,16 +57,17 @@ def test_checks_score_with_reasons_and_only_a_changed_one_scores_again(workspace
     """)
 
 
+@pytest.mark.parametrize("truth", ["", ', "ground_truth": ""', ', "ground_truth": null'])
 @pytest.mark.parametrize(("checks", "exits"), [([], 4), ([{"kind": "contains", "value": "30 days"}], 0)])
 def test_without_any_ground_truth_a_check_that_needs_one_is_refused_before_anything_is_paid(
-    workspace: Workspace, checks: list[dict[str, str]], exits: int
+    workspace: Workspace, checks: list[dict[str, str]], exits: int, truth: str
 ) -> None:
     scoring = {"checks": checks} if checks else {"eval_fns": ["contains"]}
     workspace.eval(experiment={"model_path": None}, agent={"agent": "recorded"}, scoring=scoring)
-    workspace.write("data/x.jsonl", '{"user_prompt": "How long?", "solution_str": "You have 30 days."}\n')
+    workspace.write("data/x.jsonl", f'{{"user_prompt": "How long?", "solution_str": "You have 30 days."{truth}}}\n')
 
     result = workspace.run(CONFIG, exits=exits)
 
-    told = 'ERROR: data/x.jsonl: column "ground_truth": no selected row has it, and contains compares with it *'
+    told = 'ERROR: data/x.jsonl: column "ground_truth": no selected row has one, and contains compares with it *'
     if exits:
         result.stderr.fnmatch_lines([told])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec.structs import replace
-
 from msgspec import structs
+from msgspec.structs import replace
 
 from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.models.base import ChatReply, refusal_error
