@@ -15,7 +15,7 @@ export function About({ page }: { page: RunPage }) {
       {head.html_conversations !== "all" && (
         <p>{head.html_conversations === "none" ? "This report holds no conversations." : "This report holds the conversations of runs that did not pass."}</p>
       )}
-      {results.length > 0 && <h2>Run details</h2>}
+      {results.length > 0 && <h2>In results.json</h2>}
       <Facts value={Object.fromEntries(results.filter(([, value]) => !isFolded(value)))} />
       {results.filter(([, value]) => isFolded(value)).map(([key, value]) => (
         <Disclosure key={key} summary={key} open={key === "config" || key === "provenance"}><Facts value={value as Record<string, unknown>} /></Disclosure>
