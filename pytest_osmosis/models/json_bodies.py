@@ -130,8 +130,8 @@ def check_size(status: int, message: Any, target: ModelTarget, failures: Failure
 def count_in(value: object, *path: str) -> int | None:
     """Return the number of tokens at a path of names, None for a value that cannot be one."""
     for name in path:
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT else None
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if type(value) is int and 0 <= value <= MAX_COUNT else None
 
 
 def usage_in(data: object, *, cached: Sequence[str], reasoning: Sequence[str], written: Sequence[str]) -> Usage | None:

@@ -114,7 +114,7 @@ class PassRule(Struct, frozen=True):
         """Return the deciding functions that gave a finished run no score; none if it passes by another function."""
         if record.status != "finished" or (self.decide == "any" and self.passed(record)):
             return ()
-        return tuple(name for name in self.deciding if name not in record.scores)
+        return tuple([name for name in self.deciding if name not in record.scores])
 
     def boundary(self, record: RunRecord) -> Boundary | None:
         """Return the boundary that kept the run from being scored, None if it was scored or never ran."""
