@@ -1,8 +1,9 @@
-"""Bounds on tokens and dollars: no run begins that would probably exceed them, and no room is left unused."""
+"""Bounds on tokens and dollars, and failures that every further run would meet: no run begins in vain."""
 
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +12,9 @@ from pytest_osmosis.engine.budget import Budget
 from pytest_osmosis.engine.job import Bounds
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.results.results import n_cost_unknown
-from tests.engine.evaluating import Workspace, evaluated
+from tests.engine.evaluating import Live, Workspace, evaluated
 from tests.engine.stepped import Make, ScriptedHost, SteppedEngine
-from tests.servers import ChatServer, reply
+from tests.servers import QUOTA, Behaviour, ChatServer, reply, status, together
 from tests.unit.made import failed
 
 pytestmark = pytest.mark.slow
@@ -96,3 +97,42 @@ def test_a_bound_without_room_for_the_rest_of_a_group_stops_the_eval(make: Make)
     assert host.runs() == stepped.runs[:3]
     assert stepped.engine.stopped is not None
     assert stepped.engine.stopped.reason == "max_tokens"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    return Workspace(tmp_path, rows=8)
+
+
+def stopped_with(live: Live, text: str) -> bool:
+    """Check that the eval says why it stopped, and that every run that never ran says so too."""
+    assert live.results.stopped is not None
+    pending = [record for record in live.results.records if record.status == "pending"]
+    assert all(record.skip_reason == live.results.stopped for record in pending)
+    return text in live.results.stopped
+
+
+def test_a_404_at_the_probe_says_where_it_asked_and_how_to_leave_the_probe_out(workspace: Workspace) -> None:
+    with ChatServer(status(404)) as server:
+        live = evaluated(workspace.config(server, model={"base_url": server.url}), probe=True)
+        assert len(server.requests) == 1
+    assert live.kinds() == ["skipped"] * 8
+    assert {record.status for record in live.results.records} == {"pending"}
+    assert stopped_with(
+        live, f"the test request failed: the server answered 404 Not Found at {server.url}/chat/completions"
+    )
+    assert stopped_with(live, f'[model] base_url = "{server.url}/v1"')
+    assert stopped_with(live, "--osmosis-no-probe")
+
+
+@pytest.mark.parametrize("answer", [status(401), status(429, QUOTA), status(402)], ids=["401", "quota", "402"])
+def test_nothing_is_sent_after_the_first_answer_that_denies_every_request(
+    workspace: Workspace, answer: Behaviour
+) -> None:
+    workspace.rows([{"user_prompt": f"row {index}"} for index in range(80)])
+    with ChatServer(together(16, answer)) as server:
+        live = evaluated(workspace.config(server, evaluation={"batch_size": 16}))
+        assert len(server.requests) == 16
+    assert live.kinds().count("error") == 16
+    assert live.kinds().count("skipped") == 64
+    assert live.stop.reason == "systemic"

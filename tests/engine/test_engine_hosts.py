@@ -1,4 +1,4 @@
-"""Several hosts for one eval: limits that they share, the cost of a killed host, and their ends.
+"""Several hosts for one eval: limits that they share, the cost of a killed host, requests to stop, and their ends.
 
 No run is rolled out more often than it must, and none waits for ever.
 """
@@ -17,10 +17,11 @@ import pytest
 from pytest_osmosis.engine import hosts
 from pytest_osmosis.engine.host_connection import Connection, Died, HostConnection, Post
 from pytest_osmosis.errors import HostError
-from pytest_osmosis.host.protocol import Setup
-from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.host.protocol import Key, Setup
+from pytest_osmosis.record.lifecycle import Stop
+from pytest_osmosis.record.run_id import ModelTag, RunId
 from tests.engine.evaluating import DEADLINE_S, Workspace, asked_rows, evaluated, running
-from tests.engine.stepped import ScriptedHost
+from tests.engine.stepped import Make, ScriptedHost
 from tests.servers import ChatServer, held, reply, slow
 
 TWO = {"hosts": 2}
@@ -200,3 +201,36 @@ def test_a_host_that_dies_while_it_loads_is_an_error(workspace: Workspace, serve
         running(workspace.config(server)),
     ):
         pass
+
+
+REQUESTED = Stop("requested", "stopped with pytest-osmosis runs stop")
+
+
+def test_a_stop_that_is_requested_before_the_first_run_asks_no_model(make: Make) -> None:
+    stepped = make(probes=(ModelTag.PRIMARY,))
+    stepped.engine.pause()
+    stepped.begin()
+    stepped.engine.job.stop_request.touch()
+    stepped.later(1.0)
+    stepped.engine.resume()
+    stepped.turn()
+    host = stepped.host("host")
+    assert (host.asked("probe"), host.runs(), stepped.kinds()) == ([], [], ["skipped"] * 4)
+    assert stepped.engine.stopped == REQUESTED
+
+
+@pytest.mark.parametrize("n_begun", [2, 4])
+def test_a_requested_stop_begins_no_further_run_and_lets_those_in_flight_finish(make: Make, n_begun: int) -> None:
+    """It changes nothing after the last run began."""
+    stepped = make(batch_size=n_begun, scorers={"exact": False}).begin()
+    host, (begun, left) = stepped.host("host"), (stepped.runs[:n_begun], stepped.runs[n_begun:])
+    stepped.after(host.starts, *begun)
+    stepped.engine.job.stop_request.touch()
+    stepped.later(1.0)
+    assert bool(host.asked("drop")) == bool(left)
+    host.say("dropped", runs=[Key(run, 1).to_json() for run in left])
+    for run in begun:
+        host.rolls(run)
+    stepped.after(host.scores, *begun)
+    assert sorted(stepped.kinds()) == ["passed"] * n_begun + ["skipped"] * len(left)
+    assert stepped.engine.stopped == (REQUESTED if left else None)

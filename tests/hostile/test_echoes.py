@@ -1,6 +1,6 @@
 """Servers, models and user code give secrets back in other shapes, and in places where nobody expects text.
 
-The search after each test decodes everything that was printed or written, and looks for the values.
+The search after each test decodes everything that was printed or written, also cassettes, and looks for the values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from contextlib import ExitStack
 from typing import Any
 from urllib.parse import quote
 
-from tests.hostile.workspaces import CONFIG, PLAIN_AND_XDIST, HostileWorkspace
+from tests.hostile.sweep import secrets
+from tests.hostile.workspaces import API_KEY, CONFIG, PLAIN_AND_XDIST, HostileWorkspace
+from tests.plugin.reports import Report
 from tests.servers import Behaviour, ChatServer, body, completion, data, redirect, reply, status
 
 KEY = "sk-Ab3/x+9.Zq_7&tail'of=it"
@@ -169,3 +171,88 @@ def test_an_inline_eval_redacts_too(hostile: HostileWorkspace) -> None:
         "    return 0.0\n",
     )
     assert hostile.run(CONFIG, "--osmosis-inline", "--junitxml=junit.xml", "-rA").ret in (1, 9)
+
+
+CASSETTE = "cassettes/x.jsonl"
+NASTY = "a\x1b[31mb\r\n::error::d \u202e##[error]e\x07"
+ANOTHER_KEY = "sk-proj-Zk3vR8sQ1xT5yU7wB2nM4pL6aS9dF0gHjKqWeRtYuIoP"
+
+
+def test_a_cassette_holds_no_secret(hostile: HostileWorkspace) -> None:
+    hostile.secret("TEAM_TOKEN", "team/token+of.ours=7b1")
+    with ChatServer(reply(f"the key is {API_KEY} {NASTY}")) as server:
+        hostile.eval(
+            rows=[{"user_prompt": f"repeat team/token+of.ours=7b1 {NASTY}"}],
+            secrets={"required": ["TEAM_TOKEN"]},
+            model={"base_url": server.base_url},
+        )
+        hostile.run(CONFIG, "--osmosis-record", "--osmosis-no-probe")
+    text = (hostile.root / CASSETTE).read_text(encoding="utf-8")
+
+    assert "the key is" in text
+    assert "repeat " in text
+    assert hostile.run(CONFIG, "--osmosis-replay").ret == 0, "the digest is that of the redacted request"
+
+
+def test_a_cassette_with_a_key_is_refused_with_its_line(hostile: HostileWorkspace) -> None:
+    with ChatServer(reply("42")) as server:
+        hostile.eval(rows=2, model={"base_url": server.base_url})
+        assert hostile.run(CONFIG, "--osmosis-record", "--osmosis-no-probe").ret == 0
+    recorded = (hostile.root / CASSETTE).read_text(encoding="utf-8")
+    for key in (ANOTHER_KEY, "AKIAIOSFODNN7EXAMPLE", "ghp_" + "a1B2c3D4e5" * 4):
+        hostile.write(CASSETTE, recorded.replace('"42"', json.dumps(key)))
+
+        result = hostile.run(CONFIG, "--osmosis-replay")
+
+        assert result.ret == 4, key
+        result.stderr.fnmatch_lines([f"ERROR: {CASSETTE}:2: *"])
+        assert key not in result.stderr.str()
+
+
+SECRET = "hunter2-Zx81-correct-horse"
+TELLS = """
+import os
+from pytest_osmosis import AgentWorkflowOutput
+
+async def rollout(ctx):
+    secret = os.environ["TOLD_SECRET"]
+    reply = await ctx.chat(ctx.prompt)
+    print(secret)
+    call = {"id": secret, "type": "function", "function": {"name": "tell", "arguments": '{"secret": "%s"}' % secret}}
+    messages = [
+        *ctx.prompt,
+        {"role": "assistant", "content": secret, "reasoning_content": secret, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": secret, "content": secret[:13] + "\\\\n" + secret[13:]},
+        reply.message,
+    ]
+    if ctx.run_index:
+        raise ValueError(secret)
+    return AgentWorkflowOutput(messages, metrics={secret: 1.0}, info={secret: [secret]})
+"""
+REWARDS = """
+import os
+
+def score(solution_str, ground_truth, **kwargs):
+    return {"score": 0.0, "reason": os.environ["TOLD_SECRET"], "metrics": {os.environ["TOLD_SECRET"]: 1.0}}
+"""
+
+
+def test_a_report_holds_no_secret(hostile: HostileWorkspace) -> None:
+    hostile.secret("TOLD_SECRET", SECRET)
+    hostile.write("agent.py", TELLS)
+    hostile.eval(
+        rows=[{"user_prompt": "What is 2 * 3?"}],
+        evaluation={"n": 2},
+        agent={"agent": "agent:rollout"},
+        secrets={"required": ["TOLD_SECRET"]},
+    )
+    hostile.write("rewards.py", REWARDS)
+    hostile.run("--osmosis-config=configs/eval/x.toml", "--osmosis-html=session.html")
+    made = hostile.cli("html", "latest", "-o", "command.html")
+    assert made.ret == 0
+
+    for name in ("session.html", "command.html"):
+        report = Report(hostile.root / name)
+        packed = report.everything().removeprefix(report.html)
+        assert "2 * 3" in packed
+        assert list(secrets(packed.encode(), hostile.secrets)) == [], name

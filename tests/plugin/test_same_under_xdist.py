@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.plugin import test_entries, test_granularity, test_training_configs
+from tests.plugin import test_entries, test_marks, test_training_configs
 from tests.plugin.under_xdist import Copy, differences
 from tests.plugin.workspaces import BROKEN, FAIL, PASS, Session, wait_until
 from tests.servers import Exchange, reply, status
@@ -174,7 +174,7 @@ def baselines(copy: Copy) -> None:
 
 def rows(copy: Copy) -> None:
     """A test for each row, which reports three runs; then `--lf` by runs, and by rows again."""
-    test_granularity.prepare(copy, test_granularity.ROWS[:3], execution={}, limits={"max_errors": 9})
+    test_marks.prepare(copy, test_marks.ROWS[:3], execution={}, limits={"max_errors": 9})
     by_row = "--osmosis-granularity=row"
     copy.command(1, X, by_row, "-v", *JUNIT)
     copy.command(1, X, "--lf", "-v", *JUNIT)

@@ -1,4 +1,4 @@
-"""The names of the SDK that are stood in for: those that user code imports, and no others.
+"""The names of the SDK that are stood in for, and entrypoints whose source tells that their workflow runs elsewhere.
 
 They are those that the contracts of agents need, as these sources import them: the repository of the page on eval mode
 (osmosis-remote-rollout-example), the workspace template with its skeletons of entrypoints, what `osmosis rollout init`
@@ -11,6 +11,7 @@ import ast
 import importlib
 import importlib.util
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,8 @@ from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.core.exceptions import
 from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.server import create_app
 from pytest_osmosis.addons.osmosis_sdk.osmosis_ai.rollout.tools import get_tool_call_info
 from pytest_osmosis.addons.osmosis_sdk.shim import FOLDER, PACKAGE, SdkShim
+from pytest_osmosis.addons.osmosis_sdk.workflows import other_backend
+from pytest_osmosis.host.rollout_code import read_anew
 
 SCHEMAS = "OpenAIFunctionParametersSchema OpenAIFunctionPropertySchema OpenAIFunctionSchema OpenAIFunctionToolSchema"
 TOOLS = "create_tool_error_result create_tool_result execute_tool_calls get_tool_call_info serialize_tool_result"
@@ -116,3 +119,62 @@ def test_an_application_takes_what_code_does_to_it_and_its_loop_has_tools_withou
 
     assert health() == "ok"
     assert [tool.function.name for tool in Loop().get_default_tools()] == ["add"]
+
+
+HARBOR = "from osmosis_ai.rollout.backend.harbor import HarborBackend"
+OWN = """from osmosis_ai.rollout import ExecutionBackend as Base
+class Remote(Base):
+    async def execute(self, request): ...
+"""
+MAKES = f"{HARBOR}\ndef make():\n    return HarborBackend()"
+
+
+def found(tmp_path: Path, main: str, helper: str = "") -> str | None:
+    (tmp_path / "main.py").write_text(main, encoding="utf-8")
+    (tmp_path / "helper.py").write_text(helper, encoding="utf-8")
+    read_anew([])
+    return other_backend(tmp_path / "main.py", [str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("main", "line"),
+    [
+        (f"{HARBOR}\ndef main():\n    backend = HarborBackend(agent=Flow)\nmain()", 3),
+        (f"def main():\n    {HARBOR}\n    create_rollout_server(backend=HarborBackend())", 3),
+        (f"{HARBOR} as HB\nbackend = HB()", 2),
+        ("import osmosis_ai.rollout.backend.harbor as h\ndef main(): serve(h.HarborBackend())", 2),
+        ("from osmosis_ai.rollout.backend.harbor import *\nHarborBackend()", 2),
+        (f"{HARBOR}\nmake = partial(HarborBackend, agent=Flow)", 2),
+        (f"{HARBOR}\nclass Mine(HarborBackend): pass\ndef main(): Mine()", 2),
+        (f"try:\n    {HARBOR}\n    b = HarborBackend()\nexcept ImportError:\n    b = LocalBackend()", 3),
+        (f"{HARBOR}\ntext = {' + '.join(['1'] * 2000)}\nHarborBackend()", 3),
+    ],
+)
+def test_each_use_of_the_backend_with_containers_is_found(tmp_path: Path, main: str, line: int) -> None:
+    expected = f"{tmp_path / 'main.py'}: line {line} uses HarborBackend, which runs the workflow in a container"
+    assert (found(tmp_path, main) or "").startswith(expected)
+
+
+@pytest.mark.parametrize("main", ["from helper import make\nmake()", "import helper\nhelper.make()"])
+def test_it_is_found_in_a_module_of_the_users(tmp_path: Path, main: str) -> None:
+    assert (found(tmp_path, main, MAKES) or "").startswith(f"{tmp_path / 'helper.py'}: line 3 uses HarborBackend")
+
+
+def test_a_backend_of_the_users_own_is_found_under_its_name(tmp_path: Path) -> None:
+    text = found(tmp_path, f"{OWN}def main(): serve(Remote())") or ""
+    assert "line 2 uses Remote, which runs the workflow in a way of its own" in text
+
+
+@pytest.mark.parametrize(
+    ("main", "helper"),
+    [
+        ("from osmosis_ai.rollout import LocalBackend\ndef main(): LocalBackend(workflow=Flow)", MAKES),
+        (f"{HARBOR}\nbackend: HarborBackend | None = None\ndef f(b: HarborBackend) -> HarborBackend: ...", ""),
+        (f"{HARBOR}\ndef f(b):\n    return isinstance(b, HarborBackend)", ""),
+        ("from osmosis_ai.rollout import ExecutionBackend\nB = TypeVar('B', bound=ExecutionBackend)\nB()", ""),
+        ("# HarborBackend is not used\n'HarborBackend'", ""),
+        ("HarborBackend(", ""),
+    ],
+)
+def test_what_builds_none_is_not_taken_for_one(tmp_path: Path, main: str, helper: str) -> None:
+    assert found(tmp_path, main, helper) is None
