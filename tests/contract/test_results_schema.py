@@ -128,7 +128,7 @@ def test_the_schema_is_a_valid_json_schema() -> None:
 OF_ENTRIES = {
     name for table in ("entries", "entry", "entry_difference") for name in SCHEMA["$defs"][table]["properties"]
 } | {"comparison"}
-"""Keys of evals that ran with others of their config: `unit/results/test_entry_table.py` writes and reads them."""
+"""Keys of evals that ran with others of their config: `unit/results/test_metrics.py` writes and reads them."""
 ELSEWHERE = OF_ENTRIES | {
     *("repeated", "shards", "imported", "imported_from", "replicas", "left_out", "back"),
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.corpus.place import Place
 from tests.environments import page_environments, test_environment_evals, test_environment_host
-from tests.environments.test_prime_output import write_like_verifiers
+from tests.environments.test_tasksets import write_like_verifiers
 from tests.plugin.workspaces import Row, Session, hosts_under, wait_until
 from tests.servers import Behaviour, never, reply
 from tests.viewer.stored_kinds import make_kinds

@@ -3,7 +3,7 @@
 A target takes the bytes that a stranger controls. It returns when they were handled as documented, and raises anything
 else. What once broke a target is kept as a file in seeds/<name>/, and is tried first ever after.
 
-    OSMOSIS_FUZZ_SECONDS=600 OSMOSIS_FUZZ_SEED=1 pytest -m nightly tests/hostile/test_fuzz_inputs.py -s
+    OSMOSIS_FUZZ_SECONDS=600 OSMOSIS_FUZZ_SEED=1 pytest -m nightly tests/hostile/test_fuzz_http.py -s
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.plugin import test_entries, test_marks, test_training_configs
+from tests.plugin import test_marks, test_several_evals, test_training_configs
 from tests.plugin.under_xdist import Copy, differences
 from tests.plugin.workspaces import BROKEN, FAIL, PASS, Session, wait_until
 from tests.servers import Exchange, reply, status
@@ -238,7 +238,7 @@ def several(copy: Copy) -> None:
 def entries(copy: Copy) -> None:
     """Three evals of one config, compared and recorded, and tests over rollouts: of one, and of none."""
     copy.eval(rows=2)
-    copy.write(test_entries.PATH, test_entries.MANY)
+    copy.write(test_several_evals.PATH, test_several_evals.MANY)
     for name in ("plain", "nix"):
         copy.write(
             f"test_{name}.py",

@@ -26,7 +26,7 @@ from pytest_osmosis.record.journal import encode, replay
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.results.entry_table import entry_table
 from tests.unit.made import MANIFEST, A, finished, published, results_of
-from tests.unit.record.test_run_lock import HOLD
+from tests.unit.record.test_lifecycle import HOLD
 
 RUN = SyntheticRun("support-live", rows=4, n=2)
 
