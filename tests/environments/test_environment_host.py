@@ -336,7 +336,6 @@ def events(workspace: Workspace, kind: str) -> list[Any]:
     return [event for line in journal.splitlines() if (event := json.loads(line))["ev"] == kind]
 
 
-@pytest.mark.slow
 def test_a_row_is_scored_whole_in_the_host_that_rolled_it_out(workspace: Workspace) -> None:
     write(workspace)
 

@@ -392,3 +392,16 @@ def test_ids_of_missing_tests_are_usage_errors_with_one_that_exists(workspace: W
         tests = f"this eval has tests like '{file}::x[row0-run0]', which --co lists"
         assert line == f"ERROR: {arg}: not found; {tests}; {file} -k 'row0-' selects all runs of a row"
     assert not (workspace.root / ".osmosis").exists()
+
+
+@PLAIN_AND_XDIST
+def test_the_cache_keeps_node_ids_of_python_tests_only(workspace: Workspace) -> None:
+    workspace.eval(rows=[{}, {"score": 0.0}, {"reward": "raises"}, {}], limits={"max_errors": 0})
+    workspace.write("test_python.py", "def test_python(): raise AssertionError\n")
+
+    workspace.run(CONFIG, "test_python.py", "--osmosis-batch-size=4")
+
+    assert workspace.last_failed() >= {"configs/eval/x.toml::x[row2-run0]", "test_python.py::test_python"}
+    assert not [nodeid for nodeid in workspace.last_failed() if "[limit" in nodeid]
+    node_ids = read_json(workspace.root / ".pytest_cache" / "v" / "cache" / "nodeids")
+    assert node_ids == ([] if workspace.distributed else ["test_python.py::test_python"])

@@ -246,3 +246,16 @@ def test_a_rubric_function_is_no_test_and_is_never_probed(workspace: Workspace, 
 
     result.stdout.fnmatch_lines(["osmosis: no reward function was found in judging.py; *"])
     assert not (workspace.root / "asked").exists()
+
+
+def test_a_secret_in_a_ground_truth_is_redacted(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVICE_KEY", "sk-very-secret-0123456789")
+    row = {"score": 0.0, "ground_truth": "x" * 100 + "sk-very-secret-0123456789"}
+    workspace.eval(rows=[row], secrets={"required": ["SERVICE_KEY"]})
+
+    result = workspace.run(CONFIG, "--osmosis-markdown=page.md", "--junitxml=junit.xml")
+
+    result.stdout.fnmatch_lines(['*expected "x*...x*?SERVICE_KEY?" (125 characters)*'])
+    files = [workspace.root / "page.md", workspace.root / "junit.xml", *workspace.run_dirs()[0].glob("*")]
+    said = [path.read_text(encoding="utf-8") for path in files if path.is_file()]
+    assert not [text for text in [*said, *workspace.show("row0-run0")] if "0123456789" in text]
