@@ -31,7 +31,8 @@ class Stored:
         self.folder = folder
         self.notices = Notices()
         self.artifacts = Artifacts(folder, self.notices)
-        self.one, self.two = _host(), _host()
+        connection = object.__new__(InlineConnection)
+        self.one, self.two = (Host("host", connection, Share.of(1), time.monotonic()) for _ in range(2))
 
     def send(self, path: str, data: bytes = b"x", host: Host | None = None, **fields: Any) -> None:
         whole = {"path": path, "data": base64.b64encode(data).decode(), "offset": 0, "last": True, **fields}
@@ -48,10 +49,6 @@ class Stored:
     def told(self) -> list[str]:
         self.artifacts.close()
         return self.notices.texts
-
-
-def _host() -> Host:
-    return Host("host", object.__new__(InlineConnection), Share.of(1), time.monotonic())
 
 
 @pytest.fixture
@@ -282,10 +279,6 @@ def _replaced(run: Path) -> None:
     run.symlink_to("/etc")
 
 
-def _deep(run: Path) -> None:
-    (run / "/".join("d" * 40)).mkdir(parents=True)
-
-
 @pytest.mark.parametrize(
     ("make", "why"),
     [
@@ -294,7 +287,7 @@ def _deep(run: Path) -> None:
         (_replaced, "special"),
         (lambda run: os.mkfifo(run / "pipe"), "special"),
         (lambda run: (run / "large").write_bytes(bytes(101)), "large"),
-        (_deep, "large"),
+        (lambda run: (run / "/".join("d" * 40)).mkdir(parents=True), "large"),
         (lambda run: [(run / f"b{number}").mkdir() for number in range(11)], "large"),
     ],
     ids=["link", "link to a folder", "the folder", "pipe", "large", "deep", "many"],

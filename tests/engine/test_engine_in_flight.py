@@ -274,12 +274,6 @@ def test_rollouts_and_scorings_have_limits_of_their_own(
 
 PRICES = {"served": {"input": 1.0, "output": 0.0}}
 """A dollar for a million input tokens."""
-TWO_REQUESTS = """
-async def rollout(ctx):
-    for _ in range(2):
-        reply = await ctx.chat(ctx.prompt)
-    return [*ctx.prompt, reply.message]
-"""
 
 
 @pytest.mark.parametrize("hosts", [1, 2])
@@ -297,7 +291,7 @@ def test_runs_of_equal_cost_never_exceed_the_bound_and_use_it_up(workspace: Work
 
 
 def test_a_reply_without_usage_leaves_the_cost_of_its_rollout_unknown(workspace: Workspace) -> None:
-    workspace.agent(TWO_REQUESTS)
+    workspace.agent(TWICE)
     with ChatServer(reply("42"), reply("42", usage=None), reply("42"), reply("42")) as server:
         tables: dict[str, Any] = {"prices": PRICES, "evaluation": {"batch_size": 1}}
         live = evaluated(workspace.config(server, **tables))

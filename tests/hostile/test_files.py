@@ -219,10 +219,6 @@ DAMAGES: dict[str, bytes] = {
 """Contents of a manifest, of results, or of a journal."""
 
 
-def results_of(hostile: HostileWorkspace) -> list[Path]:
-    return sorted(hostile.root.glob(".osmosis/runs/*/results.json"))
-
-
 def command(hostile: HostileWorkspace, *words: str) -> pytest.RunResult:
     result = hostile.cli(*words)
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
@@ -233,7 +229,7 @@ def test_damaged_results_and_manifests_are_said_once_and_ignored(hostile: Hostil
     hostile.eval(rows=2)
     name = "--osmosis-config=configs/eval/x.toml"
     assert hostile.run(name).ret == 0
-    digest = json.loads(results_of(hostile)[0].read_bytes())["provenance"]["plan_digest"]
+    digest = json.loads((hostile.run_dirs()[0] / "results.json").read_bytes())["provenance"]["plan_digest"]
     for number, (_, content) in enumerate(DAMAGES.items()):
         run = f".osmosis/runs/damaged-{number}"
         hostile.write_bytes(f"{run}/manifest.json", content)

@@ -47,15 +47,10 @@ def score(solution_str, ground_truth, extra_info=None, **kwargs):
 """
 
 
-def _nasty_model() -> ChatServer:
-    return ChatServer(
-        reply(NASTY, model=NASTY), status(400, {"error": {"message": NASTY, "code": NASTY}}), reply(NASTY)
-    )
-
-
 @PLAIN_AND_XDIST
 def test_text_of_models_rows_and_user_code_is_shown_as_escapes(hostile: HostileWorkspace) -> None:
-    with _nasty_model() as server:
+    refusal = status(400, {"error": {"message": NASTY, "code": NASTY}})
+    with ChatServer(reply(NASTY, model=NASTY), refusal, reply(NASTY)) as server:
         hostile.eval(
             rows=[{"user_prompt": NASTY, "ground_truth": NASTY}, {"user_prompt": NASTY}, {"reward": "x"}],
             model={"base_url": server.base_url},

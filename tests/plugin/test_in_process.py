@@ -107,10 +107,6 @@ class Evals:
         return Answer(Outcome("passed", f"{key.eval_id} {key.unit}", "", (), 0.5), False)
 
 
-def serving_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name in ("osmosis-outcomes", "osmosis-worker")]
-
-
 @pytest.mark.parametrize("deep", [False, True], ids=["a short path", "a path too long for a socket"])
 def test_workers_are_answered_and_no_thread_stays(deep: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if deep:
@@ -125,4 +121,5 @@ def test_workers_are_answered_and_no_thread_stays(deep: bool, tmp_path: Path, mo
         assert worker.recv().outcome.reason == "x.toml::x row3-run1"
         assert isinstance(server._listener.address, tuple) == deep
     server.close()
-    wait_until(lambda: not serving_threads(), "the threads to end")
+    serving = {"osmosis-outcomes", "osmosis-worker"}
+    wait_until(lambda: not serving & {thread.name for thread in threading.enumerate()}, "the threads to end")

@@ -243,11 +243,6 @@ def ids(*rows: int) -> set[str]:
     return {f"configs/eval/x.toml::x[row{row}-run0]" for row in rows}
 
 
-def ran(workspace: Workspace) -> list[int]:
-    """Return the rows that were rolled out last."""
-    return sorted(event["row"] for event in workspace.events("start"))
-
-
 @pytest.mark.journey
 def test_lf_selects_runs_that_failed_or_were_not_scored(workspace: Workspace) -> None:
     workspace.eval(rows=ROWS, limits={"max_errors": 4})
@@ -257,7 +252,7 @@ def test_lf_selects_runs_that_failed_or_were_not_scored(workspace: Workspace) ->
 
     workspace.run(CONFIG, "--lf").assert_outcomes(failed=1, errors=1)
     assert len(workspace.run_dirs()) == 2
-    assert ran(workspace) == [1, 2]
+    assert sorted(event["row"] for event in workspace.events("start")) == [1, 2]
 
 
 def test_the_second_run_is_compared_with_the_first(workspace: Workspace) -> None:

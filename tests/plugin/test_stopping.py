@@ -103,28 +103,18 @@ def test_a_python_test_that_fails_stops_evals(workspace: Workspace) -> None:
     assert not hosts_under(workspace.root)
 
 
-def make(workspace: Workspace, server: ChatServer) -> None:
-    """Write two evals: one run is answered, the server holds two, the rest wait."""
-    workspace.hurry()
-    workspace.eval("x", rows=6, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
-    workspace.eval("y", rows=2)
-
-
-def wait_for_three(workspace: Workspace, server: ChatServer) -> None:
-    """Wait until the first run is scored, and the journal knows of the two that the server holds."""
-    wait_until(lambda: len(server.requests) == 3, "three requests")
-    wait_until(lambda: workspace.events("score") and len(workspace.events("start")) == 3, "the first score")
-
-
 @PLAIN_AND_XDIST
 @pytest.mark.parametrize("twice", [False, True], ids=["SIGTERM", "Ctrl-C twice"])
 def test_sigterm_and_a_second_ctrl_c_end_at_once_and_keep_finished_runs(workspace: Workspace, twice: bool) -> None:
     with ChatServer(reply("42"), held(reply("42"))) as server:
-        make(workspace, server)
+        workspace.hurry()
+        workspace.eval("x", rows=6, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
+        workspace.eval("y", rows=2)
         if twice:
             workspace.write("hurry.py", constants({**HURRY, "plugin.eval_queue.INTERRUPT_GRACE_S": 600.0}))
         session = workspace.start(CONFIG, "--osmosis-no-probe")
-        wait_for_three(workspace, server)
+        wait_until(lambda: len(server.requests) == 3, "three requests")
+        wait_until(lambda: workspace.events("score") and len(workspace.events("start")) == 3, "the first score")
 
         if twice:
             session.interrupt()

@@ -390,14 +390,11 @@ def score(row: int, attempt: int = 1, **scores: float) -> Event:
     return of_run("score", row, attempt, ms=1.0, scores=named, errors={}, output={})
 
 
-def broken(row: int, name: str) -> Event:
-    return of_run("score", row, ms=1.0, scores={}, errors={name: {"message": "no", "details": ""}}, output={})
-
-
 STORY: tuple[Event, ...] = (
     began(), loaded(), rows(),
     start(0), start(1), rollout(0), score(0, a=1.0), score(0, b=0.25),
-    start(1, 2), rollout(1, 2, retries=1), score(1, 2, a=1.0), score(1, a=0.0), rollout(1, 2), broken(1, B),
+    start(1, 2), rollout(1, 2, retries=1), score(1, 2, a=1.0), score(1, a=0.0), rollout(1, 2),
+    of_run("score", 1, ms=1.0, scores={}, errors={B: {"message": "no", "details": ""}}, output={}),
     {"ev": "ended", "at": AT, "status": "finished", "reason": None},
     loaded("a2"), rows(), score(0, a=0.1),  # a rescoring that did not finish
     loaded("a3"), rows(), score(0, a=0.75), score(0, b=0.75), score(1, 2, a=0.5), score(1, 2, b=0.5),
