@@ -133,7 +133,7 @@ ELSEWHERE = OF_ENTRIES | {
     *("repeated", "shards", "imported", "imported_from", "replicas", "left_out", "back"),
 }
 """Also those of runs whose host crashed, and of merged shards, which `unit/results/test_merge.py` writes and reads; of
-imported runs, which `plugin/test_prime_files.py` reads; and of replicas, which `plugin/test_endpoints.py` checks.
+imported runs, which `plugin/test_prime_files.py` reads; and of replicas, which `plugin/test_baseline_results.py` does.
 """
 
 

@@ -27,8 +27,7 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord
 from pytest_osmosis.results.results import records_of
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
-from tests.engine.recounted import StoredNow
-from tests.engine.world import USAGE, Climate, Rows, World
+from tests.engine.world import USAGE, Climate, Rows, StoredNow, World
 from tests.journals import fold
 
 DEADLINE_S = 60.0
