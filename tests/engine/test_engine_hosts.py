@@ -104,13 +104,6 @@ def test_a_killed_host_costs_only_the_rollouts_it_had_begun(
     assert any("rolled out once more" in text for text in live.run.engine.notices.texts)
 
 
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no host be killed because it is slow to end."""
-    monkeypatch.setattr(hosts, "CLOSE_S", DEADLINE_S)
-
-
-@pytest.mark.usefixtures("patient")
 def test_exit_handlers_run_although_a_thread_never_ends(
     workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -119,6 +112,7 @@ def test_exit_handlers_run_although_a_thread_never_ends(
     tools.mkdir()
     (tools / "sitecustomize.py").write_text("import atexit\natexit.register(lambda: open('tool', 'w').close())\n")
     monkeypatch.setenv("PYTHONPATH", str(tools))
+    monkeypatch.setattr(hosts, "CLOSE_S", DEADLINE_S)  # no host is killed because it is slow to end
     workspace.agent(
         """
         import atexit, logging.handlers, threading
