@@ -23,7 +23,7 @@ SLOW = (
     *("plugin/test_gating.py", "plugin/test_html_reports.py", "plugin/test_inline.py", "plugin/test_other_plugins.py"),
     *("plugin/test_prime_files.py", "plugin/test_recorded_conversations.py", "plugin/test_report_files.py"),
     *("plugin/test_rescoring.py", "plugin/test_resuming.py", "plugin/test_several_evals.py"),
-    *("plugin/test_tests_over_rollouts.py", "plugin/test_training_configs.py"),
+    "plugin/test_tests_over_rollouts.py",
 )
 """Folders and files whose tests start hosts, browsers or sessions: all of their tests but journeys are slow."""
 OF_ADD_ONS = (

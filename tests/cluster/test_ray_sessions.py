@@ -58,7 +58,6 @@ def score(solution_str, ground_truth, extra_info=None, **kwargs):
     begin("reward")
     time.sleep(1000)
 """
-ROLES = {"agent", "reward"}
 
 
 class Note(NamedTuple):
@@ -99,7 +98,7 @@ def notes_of(workspace: Workspace) -> list[Note]:
     def found() -> list[Note]:
         files = (workspace.root / ".osmosis" / "notes").glob("*-*[0-9]")
         notes = [Note(*json.loads(file.read_text())) for file in files]
-        return notes if {note.role for note in notes} == ROLES else []
+        return notes if {note.role for note in notes} == {"agent", "reward"} else []
 
     notes: list[Note] = until(found, "for agents and reward functions")
     assert all(map(is_running, {pid for note in notes for pid in note[1:4]}))

@@ -18,7 +18,6 @@ pytestmark = [
     pytest.mark.skipif(not HAS_DASHBOARD, reason="the dashboard needs ray[default]"),
 ]
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 ANSWER_S = 60.0
 ALL = "?detail=1&limit=10000"
 ACTORS, NODES = f"/api/v0/actors{ALL}", f"/api/v0/nodes{ALL}"
@@ -125,7 +124,7 @@ def test_secrets_are_in_nothing_that_ray_writes_or_shows(
         secrets={"required": ["FROM_SHELL", "FROM_FILE"]},
         execution={"engine": "ray", "hosts": 2, "ray": {"address": cluster.address, "workspace": "upload"}},
     )
-    session = workspace.start(CONFIG, "--osmosis-secrets-file=.env", "-rA")
+    session = workspace.start("--osmosis-config=configs/eval/x.toml", "--osmosis-secrets-file=.env", "-rA")
     try:
         until(lambda: len([*workspace.root.glob("begun-*")]) == 2, "for two rollouts")
         during = dashboard.everything()

@@ -1,4 +1,4 @@
-"""The package's promises to its users: names, metadata, the wheel, and text and files without secrets of a machine."""
+"""The package's promises to its users: names, metadata, the wheel, generated pages, and texts."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ import pytest
 import yaml
 
 import pytest_osmosis
+from docs.generate import DOCS, IN_CHINESE, PAGES
+from docs.pages import api, chinese
 from pytest_osmosis.config.tables import EXAMPLE_MODEL
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -270,3 +272,34 @@ def exists(test: str) -> bool:
     path, _, name = test.partition("::")
     file = REPOSITORY / path
     return file.is_file() and re.search(rf"def {name or 'test_'}", file.read_text(encoding="utf-8")) is not None
+
+
+@pytest.mark.addon  # they have the commands of add-ons
+@pytest.mark.parametrize("name", PAGES)
+def test_a_generated_page_is_up_to_date(name: str) -> None:
+    committed = (DOCS / name).read_text(encoding="utf-8")
+
+    assert committed == PAGES[name](), "run python docs/generate.py"
+
+
+@pytest.mark.addon
+def test_the_table_of_chinese_sentences_has_those_of_the_pages_and_no_others() -> None:
+    asked: dict[str, str] = {}
+    for name in IN_CHINESE:
+        chinese.translated(PAGES[name](), lambda sentence: asked.setdefault(sentence, sentence))
+
+    assert chinese.sentences().keys() == asked.keys()
+
+
+def test_the_api_page_has_every_public_name_once() -> None:
+    shown = [name for section in api.SECTIONS for name in section.names]
+
+    assert sorted(shown) == sorted(set(pytest_osmosis.__all__) - {"__version__"})
+
+
+@pytest.mark.addon
+def test_every_public_name_has_a_docstring_of_its_own() -> None:
+    shown = {name: getattr(pytest_osmosis, name) for section in api.SECTIONS for name in section.names}
+
+    assert [name for name, value in shown.items() if not api.text_of(value.__doc__ or "")] == []
+    assert [name for name, value in shown.items() if (value.__doc__ or "").startswith(f"{name}(")] == []

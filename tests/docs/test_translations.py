@@ -37,11 +37,6 @@ def original_of(translation: Path) -> Path:
     return README if name == Path("README.md") else DOCS / name
 
 
-def translation_of(original: Path) -> Path | None:
-    """Return the translation of a page, None if it has none."""
-    return next((page for page in TRANSLATIONS if original_of(page) == original), None)
-
-
 def outline(text: str) -> list[str]:
     """Return the parts of a page that its translation shares: headings with their levels, blocks, tables and lists.
 
@@ -98,13 +93,10 @@ def linked(page: Path) -> Counter[str]:
 def expected_links(original: Path) -> Counter[str]:
     """Return the pages that a translation of `original` links: a translation wherever there is one."""
 
-    def translated(path: str) -> str:
-        translation = translation_of(REPOSITORY / path)
-        return path if translation is None else translation.relative_to(REPOSITORY).as_posix()
-
+    translations = {original_of(page): page.relative_to(REPOSITORY).as_posix() for page in TRANSLATIONS}
     counts: Counter[str] = Counter()
     for path, times in linked(original).items():
-        counts[translated(path)] += times
+        counts[translations.get(REPOSITORY / path, path)] += times
     return counts
 
 

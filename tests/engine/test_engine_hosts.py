@@ -35,8 +35,6 @@ from tests.engine.evaluating import DEADLINE_S, Workspace, asked_rows, evaluated
 from tests.engine.stepped import ROWS, RUN, Make, ScriptedHost, SteppedEngine, resuming
 from tests.servers import ChatServer, held, reply, slow
 
-TWO = {"hosts": 2}
-
 
 class Unplaced(ScriptedHost):
     """A host for which there is no place, ever."""
@@ -61,7 +59,7 @@ def test_a_host_sends_as_many_requests_as_it_has_runs_once_it_has_the_share_of_a
 
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(9)])
     with ChatServer(held(reply("42"))) as server:
-        config = workspace.config(server, evaluation={"batch_size": 4}, execution=TWO)
+        config = workspace.config(server, evaluation={"batch_size": 4}, execution={"hosts": 2})
         with running(config, spawn=spawn) as live:
             server.wait_for(lambda server: server.in_flight == 4)
             server.release()
@@ -418,8 +416,6 @@ def test_hosts_that_wait_for_a_place_end_as_soon_as_nothing_is_left_to_do(make: 
     assert [(host.killed, host.asked("close")) for host in (waits, waiting_scorer)] == [(True, [])] * 2
 
 
-FOR_EVER_S = 1000.0
-
 TALKS = """
 def say(text):
     print(text, flush=True)
@@ -458,7 +454,7 @@ def test_a_host_that_writes_much_never_waits_for_its_reader(
     monkeypatch.setattr(pipes, "SIZE_BYTES", size)
     heard: queue.SimpleQueue[Heard | Died] = queue.SimpleQueue()
     with talking(tmp_path, heard) as connection:
-        connection.gather_s = FOR_EVER_S
+        connection.gather_s = 1000.0
         connection.send([{"op": "pause"}])
         n_heard = 0
         while n_heard < 1 + 64 - size // 50_000:

@@ -90,10 +90,9 @@ def check(live: Live, server: ChatServer, bads: Sequence[Bad], *, most: int) -> 
     assert {record.attempt for record in live.results.records} <= set(range(1, most + 1))
 
 
-HELD = "blocked the event loop until its time limit of 60 s (agent_workflow_timeout_s)"
 SPIN = "async def spin():\n    HOLD\n    while True: pass\n"
 HANGS = [
-    Bad(name, code, HELD, stack, "timeout")
+    Bad(name, code, "blocked the event loop until its time limit of 60 s (agent_workflow_timeout_s)", stack, "timeout")
     for name, code, stack in (
         ("a loop", "HOLD\nwhile True: pass", "while True: pass"),
         ("a sleep", "HOLD\ntime.sleep(1000)", "time.sleep(1000)"),

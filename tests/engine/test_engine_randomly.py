@@ -34,9 +34,8 @@ DEADLINE_S = 60.0
 OF_USER_CODE = ("ValueError", ENDED_TWICE, UNINTERRUPTIBLE)
 ENDS_HERE = ("Traceback", "internal accounting error", "said nothing")
 
-CALM = Climate()
 CLIMATES = {
-    "calm": CALM,
+    "calm": Climate(),
     "hosts die": Climate(scorers=("sync", "async"), deaths=5),
     "machines are lost": Climate(scorers=("sync", "async"), machines=12, retries=0.1, permits=True),
     "machines and hosts are lost": Climate(scorers=("sync", "async"), machines=3, deaths=4, stalls=0.01, breaks=0.1),

@@ -91,7 +91,6 @@ class StoredNow:
 
 
 USAGE = {"input_tokens": 5, "output_tokens": 2}
-IDLE_S = 1.0
 MOST_IDLE = 3000
 """After this many turns in a row without a possible move, the eval hangs."""
 
@@ -225,7 +224,7 @@ class World:
         while inbox.empty():
             if not self._move():
                 self._idle += 1
-                self.time += IDLE_S
+                self.time += 1.0
                 if self._idle > MOST_IDLE and not self.hung:
                     self.hung = True
                     self.put(Close(0.0))

@@ -27,7 +27,6 @@ from pytest_osmosis.errors import OsmosisError, ProblemsError
 from pytest_osmosis.text.redaction import Sanitizer
 from tests.hostile.sweep import control_sequences
 
-SEEDS = Path(__file__).parent / "seeds"
 SECONDS = float(os.environ.get("OSMOSIS_FUZZ_SECONDS", "120"))
 FIRST_SEED = int(os.environ.get("OSMOSIS_FUZZ_SEED", "0"))
 EXAMPLES = 100
@@ -57,7 +56,7 @@ class Fuzzer:
             tried += 1
             target(content)
 
-        for kept in sorted((SEEDS / name).glob("*")):
+        for kept in sorted((Path(__file__).parent / "seeds" / name).glob("*")):
             count(kept.read_bytes())
         for number, examples in self._rounds(share):
             _round(count, inputs, number, examples)

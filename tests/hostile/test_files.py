@@ -108,7 +108,6 @@ def test_secrets_from_standard_input_that_cannot_be_read_are_refused(hostile: Ho
 
 FOLDERS = ("new\nline", "@group", "-x", "~", "a]b\tx {name} é日 100% 'q\" $HOME #* %s back\\slash")
 NAMES = ("x[1]", "x::y")
-INLINE = "--osmosis-inline"
 
 
 def in_folders(hostile: HostileWorkspace) -> list[str]:
@@ -125,7 +124,7 @@ def test_evals_in_folders_with_any_name_run(hostile: HostileWorkspace) -> None:
 
     result.assert_outcomes(passed=len(ids))
     assert [folder for folder in FOLDERS if not hostile.run_dirs(folder=folder)] == []
-    hostile.run(*ids, INLINE).assert_outcomes(passed=len(ids))
+    hostile.run(*ids, "--osmosis-inline").assert_outcomes(passed=len(ids))
 
 
 def test_a_path_that_pytest_takes_for_the_name_of_a_test_is_refused(hostile: HostileWorkspace) -> None:

@@ -42,12 +42,11 @@ TIMEOUT_S = 30.0
 
 TOOL_CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 TOOL_USE = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}
-THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
 REPLIES: tuple[Any, ...] = (
     servers.completion({"role": "assistant", "content": "42"}),
     servers.completion({"role": "assistant", "content": None, "tool_calls": [TOOL_CALL], "refusal": None}),
     servers.messages_reply({"type": "text", "text": "42"}),
-    servers.messages_reply(THOUGHT, TOOL_USE, stop_reason="tool_use"),
+    servers.messages_reply({"type": "thinking", "thinking": "hm", "signature": "s"}, TOOL_USE, stop_reason="tool_use"),
     servers.messages_reply({"type": "text", "text": "no"}, stop_reason="refusal", stop_details={"explanation": "no"}),
     servers.OVERFLOW,
     servers.QUOTA,
@@ -311,7 +310,6 @@ ROWS = (
     {"system_prompt": "s", "user_prompt": "é\U0001f600", "ground_truth": None, "score": 0.5},
 )
 CSV = b'user_prompt,ground_truth,note\r\n"1 + 1?",2,"a\nb"\r\n"a ""quoted"" one",3,\r\n'
-SUFFIXES = (".jsonl", ".json", ".csv")
 
 
 def test_configs(fuzz: Fuzzer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,7 +350,7 @@ def test_training_configs(fuzz: Fuzzer, tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_datasets(fuzz: Fuzzer, tmp_path: Path) -> None:
     def target(content: bytes) -> None:
-        for suffix in SUFFIXES:
+        for suffix in (".jsonl", ".json", ".csv"):
             path = tmp_path / f"rows{suffix}"
             path.write_bytes(content)
             try:

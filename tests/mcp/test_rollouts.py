@@ -366,11 +366,8 @@ def test_the_server_of_a_commit(workspace: Workspace) -> None:
     assert f"osmosis: 1 tool of {early[:7]}:mcp: multiply" in result.outlines
 
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "mcp-tools"
-
-
 def test_the_example_passes_its_gate(workspace: Workspace) -> None:
-    shutil.copytree(EXAMPLE, workspace.root, dirs_exist_ok=True)
+    shutil.copytree(Path(__file__).resolve().parents[2] / "examples" / "mcp-tools", workspace.root, dirs_exist_ok=True)
 
     result = workspace.run("--osmosis-config=configs/eval/orders.toml", exits=0)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.plugin.test_training_configs import MAIN
+from tests.plugin.test_several_evals import MAIN
 from tests.plugin.workspaces import BROKEN, CONFIG, FAIL, PASS, Row, Workspace, junit_cases, read_json
 from tests.servers import ChatServer, Exchange, by_api, completion, reply, responses_reply, status
 
@@ -22,13 +22,6 @@ GATE = {"max_regression": 0.02}
 def eval_of(workspace: Workspace, rows: list[Row], **tables: Any) -> None:
     """Write an eval with these rows and [baseline] results."""
     workspace.eval(rows=rows, **{"baseline": {"results": FILE}, "gate": GATE, **tables})
-
-
-def with_baseline(workspace: Workspace, rows: list[Row], **tables: Any) -> None:
-    """Write the same eval, and its baseline from a first run."""
-    eval_of(workspace, rows, **tables)
-    workspace.run(CONFIG, UPDATE)
-    assert (workspace.root / FILE).exists()
 
 
 @pytest.mark.journey
@@ -79,7 +72,9 @@ def test_a_partial_or_unmeasured_run_does_not_become_the_baseline(workspace: Wor
 @pytest.mark.parametrize("main", [MAIN, MAIN.partition("class Judge")[0]], ids=["graded", "not graded"])
 def test_an_eval_with_an_entrypoint_does_not_differ_from_itself(workspace: Workspace, main: str) -> None:
     workspace.write("rollouts/mine/main.py", main)
-    with_baseline(workspace, [PASS] * 6, experiment={"rollout": "mine", "entrypoint": "main.py"})
+    eval_of(workspace, [PASS] * 6, experiment={"rollout": "mine", "entrypoint": "main.py"})
+    workspace.run(CONFIG, UPDATE)
+    assert (workspace.root / FILE).exists()
 
     result = workspace.run(CONFIG, exits=0)
 
@@ -395,7 +390,6 @@ def test_headers_of_registry_config_and_state_are_sent_with_each_request(workspa
 
 
 CHOSEN = "--osmosis-api-client-type=openai_responses"
-OPENAI = "--osmosis-model=openai/gpt-x"
 SET = "--osmosis-set=sampling"
 KEY = "OPENAI_API_KEY"
 ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "0"}]}
@@ -441,7 +435,7 @@ def test_the_header_names_the_api(
 ) -> None:
     monkeypatch.setenv(KEY, "sk-a-key-of-some-length")
     workspace.eval(rows=1)
-    result = workspace.run(CONFIG, OPENAI, *words, "--osmosis-dry-run", exits=0)
+    result = workspace.run(CONFIG, "--osmosis-model=openai/gpt-x", *words, "--osmosis-dry-run", exits=0)
     assert f"  model: openai/gpt-x{api}; sampling: {sampling}" in result.outlines
 
 

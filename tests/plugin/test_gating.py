@@ -7,8 +7,6 @@ import pytest
 from tests.plugin.workspaces import BROKEN, CONFIG, FAIL, PASS, Workspace, junit_cases, read_json
 from tests.servers import ChatServer, reply, status
 
-UNMEASURED = "gate pass_rate >= 0.5: NOT MEASURED: no rollout succeeded before the eval stopped"
-
 
 @pytest.mark.journey
 def test_a_gate_that_holds_passes(workspace: Workspace) -> None:
@@ -46,7 +44,7 @@ def test_a_wrong_key_with_an_unusual_status_is_not_measured(workspace: Workspace
 
     stopped = "stopped: the test request and a run failed the same way: the server answered 400 Bad Request: "
     result.stdout.fnmatch_lines([f"{stopped}Malformed API Key passed in"])
-    result.stdout.fnmatch_lines([UNMEASURED])
+    result.stdout.fnmatch_lines(["gate pass_rate >= 0.5: NOT MEASURED: no rollout succeeded before the eval stopped"])
     boundaries = [run["boundary"] for row in workspace.results()["rows"] for run in row["runs"]]
     assert set(boundaries) == {"provider"}
 

@@ -10,7 +10,6 @@ from tests.plugin.reports import Report
 from tests.plugin.workspaces import CONFIG, Workspace, wait_until
 from tests.servers import ChatServer, never, reply
 
-CONFIGS = "--osmosis-config=configs/eval"
 HTML = "--osmosis-html=report.html"
 
 
@@ -45,7 +44,7 @@ def test_configs_name_reports_and_the_conversations_in_them(workspace: Workspace
     workspace.eval("a", rows=rows, output={"html": "out/{name}.html", "html_conversations": "failed"})
     workspace.eval("b", rows=rows, output={"html": "out/b.html", "html_conversations": "none"})
 
-    result = workspace.run(CONFIGS, HTML)
+    result = workspace.run("--osmosis-config=configs/eval", HTML)
 
     result.stdout.fnmatch_lines(["report: report.html*", "report: out/a.html*", "report: out/b.html*"])
     a, b = Report(workspace.root / "out/a.html"), Report(workspace.root / "out/b.html")

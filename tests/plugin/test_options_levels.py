@@ -210,20 +210,15 @@ def test_on_a_terminal_the_user_is_asked(workspace: Workspace, answer: str, stat
         ) as process:
             os.close(theirs)
             os.write(ours, f"{answer}\n".encode())
-            lines = until_it_ends(ours).splitlines()
+            pieces = []
+            with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as screen:
+                while piece := screen.read(4096):
+                    pieces.append(piece)
+    lines = b"".join(pieces).decode().splitlines()
 
     assert (process.returncode, len(workspace.run_dirs())) == (status, runs)
     sections = [line for line in lines if line.endswith("-") and "osmosis: x" in line]
     assert {len(line) for line in sections} == {133} if runs else not sections, "capturing must be suspended again"
-
-
-def until_it_ends(terminal: int) -> str:
-    """Read everything from a terminal until its other end is closed."""
-    pieces = []
-    with contextlib.suppress(OSError), os.fdopen(terminal, "rb", buffering=0) as screen:
-        while piece := screen.read(4096):
-            pieces.append(piece)
-    return b"".join(pieces).decode()
 
 
 # -- osmosis_collect ---------------------------------------------------------------------------------------

@@ -271,7 +271,6 @@ def test_fixtures_are_set_up_and_torn_down_once(workspace: Workspace) -> None:
         assert min(downs) >= max(index for index, line in enumerate(said) if ".toml::" in line)
 
 
-ROOT = Path(__file__).parents[2]
 LISTED = "osmosis_collect = list"
 TOML = "configs/eval/x.toml"
 PASSING = "def test_python():\n    pass\n"
@@ -420,7 +419,7 @@ def test_pycharm_runs_the_toml_of_a_run_configuration_and_no_eval_of_a_folder(
 
 
 def test_the_launch_json_of_the_docs_runs_one_row_in_the_process_of_the_debugger(workspace: Workspace) -> None:
-    page = (ROOT / "docs/how-to/gate-in-ci.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs/how-to/gate-in-ci.md").read_text(encoding="utf-8")
     (launch,) = re.findall(r"^```json file=.vscode/launch.json\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     (debugging,) = json.loads(launch)["configurations"]
     assert (debugging["module"], debugging["subProcess"]) == ("pytest", False)

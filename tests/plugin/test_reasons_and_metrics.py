@@ -31,7 +31,6 @@ async def rollout(ctx):
     return AgentWorkflowOutput(messages, metrics={"turns": ctx.row_index + 1}, info={"plan": ["multiply"]})
 """
 OFF = '{"score": 0.0, "reason": "off by one", "metrics": {"distance": 1}}'
-EXACT = 'SimpleNamespace(score=1.0, reason="exact", metrics={"distance": 0})'
 
 
 def prepare(workspace: Workspace, *returned: str, **tables: Mapping[str, Any]) -> None:
@@ -44,7 +43,7 @@ def prepare(workspace: Workspace, *returned: str, **tables: Mapping[str, Any]) -
 
 @pytest.mark.slow
 def test_reasons_and_metrics_are_shown_and_kept(workspace: Workspace) -> None:
-    prepare(workspace, OFF, EXACT, "1.0")
+    prepare(workspace, OFF, 'SimpleNamespace(score=1.0, reason="exact", metrics={"distance": 0})', "1.0")
 
     result = workspace.run(CONFIG, "--junitxml=junit.xml", "--osmosis-markdown=page.md")
 

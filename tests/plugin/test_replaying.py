@@ -257,7 +257,6 @@ def test_the_config_records_unless_the_command_says_otherwise(workspace: Workspa
 
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-MULTIPLY = "--osmosis-config=configs/eval/multiply.toml"
 CASSETTE = "cassettes/multiply.jsonl"
 SIZE = ("--osmosis-limit=3", "--osmosis-n=2")
 
@@ -273,7 +272,7 @@ def multiply(workspace: Workspace) -> Workspace:
 def run_multiply(workspace: Workspace, server: DemoServer | None, *words: str) -> pytest.RunResult:
     """Run the eval with a server, or with the address of none."""
     address = "http://127.0.0.1:9/v1" if server is None else server.base_url
-    return workspace.run(MULTIPLY, *SIZE, f"--osmosis-base-url={address}", *words)
+    return workspace.run("--osmosis-config=configs/eval/multiply.toml", *SIZE, f"--osmosis-base-url={address}", *words)
 
 
 def numbers(workspace: Workspace) -> Any:

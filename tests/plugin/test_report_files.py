@@ -179,14 +179,13 @@ def score(solution_str, ground_truth, extra_info, **kwargs):
     return 1.0
 """
 """The first run of an eval is scored at once, the others once the test has seen the line."""
-BEGUN = {"shown": "[1-9]/[0-9]+, [0-9]+% passed"}
 
 
 def on_a_terminal(
     workspace: Workspace,
     *args: str,
     columns: int = 80,
-    wanted: Mapping[str, str] = BEGUN,
+    wanted: Mapping[str, str] = {"shown": "[1-9]/[0-9]+, [0-9]+% passed"},
     rewards: str = WAITING_REWARDS,
 ) -> str:
     """Return the output of pytest on a terminal of that width.

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.plugin import test_marks, test_several_evals, test_training_configs
+from tests.plugin import test_marks, test_several_evals
 from tests.plugin.under_xdist import Copy, differences
 from tests.plugin.workspaces import BROKEN, FAIL, PASS, Session, wait_until
 from tests.servers import Exchange, reply, status
@@ -345,7 +345,7 @@ def laboratory(copy: Copy) -> None:
 
 def preflight(copy: Copy) -> None:
     """A training config whose model rolls out a few rows."""
-    test_training_configs.training(copy)
+    test_several_evals.training(copy)
     copy.command(0, "configs/training/x.toml", f"--osmosis-base-url={copy.server.base_url}", "-rA", *JUNIT)
 
 

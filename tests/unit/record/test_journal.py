@@ -166,7 +166,6 @@ SESSION: list[dict[str, Any]] = [
     {"ev": "rescored"},
 ]
 LINES = list(map(encode, SESSION))
-TORN = encode(SESSION[3])[:-30]
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -181,7 +180,7 @@ def test_a_line_with_any_other_byte_is_refused(line: bytes) -> None:
         content[position] = byte
 
 
-@pytest.mark.parametrize("torn", [b"", TORN])
+@pytest.mark.parametrize("torn", [b"", encode(SESSION[3])[:-30]])
 def test_no_newline_can_be_changed(tmp_path: Path, torn: bytes) -> None:
     """The last line would pass for a torn one, and be lost: its score, or a whole rescoring."""
     path = tmp_path / "journal.jsonl"

@@ -104,23 +104,18 @@ def test_status_of_an_eval_run_that_nobody_writes(tmp_path: Path, name: str) -> 
 
 
 @pytest.mark.parametrize(
-    "line",
+    ("file", "text"),
     [
-        encode(ended(5))[:-1],
-        *map(with_checksum, (b"{}", b"3}", b'{"ev": 1}', b'{"ev": "ended"}', b"[" * 9999 + b"}", b"\xff}")),
+        ("journal", encode(ended(5))[:-1]),
+        *(("journal", with_checksum(line)) for line in (b"{}", b"3}", b'{"ev": 1}', b'{"ev": "ended"}', b"\xff}")),
+        ("journal", with_checksum(b"[" * 9999 + b"}")),
+        *(("results", text) for text in (b"", b"{", b"[1]", b'{"status": 1}', b'{"status": "odd"}', b"\0")),
     ],
 )
-def test_a_last_line_that_is_torn_or_no_event_is_no_end(tmp_path: Path, line: bytes) -> None:
+def test_a_last_line_that_is_no_event_and_unreadable_results_are_no_end(tmp_path: Path, file: str, text: bytes) -> None:
     directory = written(tmp_path, FIRST)
-    with directory.journal.open("ab") as journal:
-        journal.write(line)
-    assert lifecycle_of(directory).was_killed
-
-
-@pytest.mark.parametrize("text", ["", "{", "[1]", '{"status": 1}', '{"status": "odd"}', "\0"])
-def test_results_that_cannot_be_read_say_nothing(tmp_path: Path, text: str) -> None:
-    directory = written(tmp_path, FIRST)
-    directory.results.write_text(text)
+    with getattr(directory, file).open("ab") as damaged:
+        damaged.write(text)
     assert lifecycle_of(directory).was_killed
 
 

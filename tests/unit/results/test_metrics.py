@@ -85,11 +85,10 @@ def test_the_table_lists_every_metric_of_both_models(golden: Golden) -> None:
 
 PRICE = price_from(TokenPrices(1.0, 2.0, 1.0, 1.0), "the config")
 """For each million of tokens."""
-USAGE = (("input_tokens", 100), ("output_tokens", 10))
 
 
 def use(model: str, *, retries: int = 0, uncounted: int = 0, base_url: str | None = None) -> JudgeUse:
-    return JudgeUse(model, base_url, 2, retries, uncounted, USAGE)
+    return JudgeUse(model, base_url, 2, retries, uncounted, (("input_tokens", 100), ("output_tokens", 10)))
 
 
 def price_of(judge: JudgeUse) -> Price | None:
@@ -225,12 +224,11 @@ def difference(table: EntryTable, name: str) -> EntryDifference:
 
 FIRST = results_of(scored([1.0, 0.0] * 10))
 BETTER = results_of(scored([1.0] * 20))
-ALIKE = results_of(scored([1.0, 0.0] * 9 + [0.0, 1.0]))
 OTHERS = results_of(scored([1.0] * 20, first=100))
 
 
 def test_each_entry_is_compared_with_the_first_row_by_row_and_p_is_corrected_together() -> None:
-    table = table_of({"a": FIRST, "b": BETTER, "c": ALIKE})
+    table = table_of({"a": FIRST, "b": BETTER, "c": results_of(scored([1.0, 0.0] * 9 + [0.0, 1.0]))})
 
     paired = [compare([1.0] * 20, [1.0, 0.0] * 10), compare([1.0, 0.0] * 9 + [0.0, 1.0], [1.0, 0.0] * 10)]
     assert (table.first, table.compared) == ("a", 2)

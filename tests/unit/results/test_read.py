@@ -201,7 +201,6 @@ def test_a_row_of_which_no_run_counts_is_not_measured_and_not_removed(stored: St
 # -- what is not valid ------------------------------------------------------------------------------------
 
 
-ROW = RESULTS["rows"][1]
 NEVER_RAN = {"row_index": 9, "run_index": 0, "row_digest": "0" * 16, "reason": None, "started": False}
 RUN = ("rows", 1, "runs", 1)
 
@@ -236,7 +235,7 @@ RUN = ("rows", 1, "runs", 1)
         ),
         (changed((*RUN, "boundary"), "reward"), 'rows[1].runs[1]: its boundary is "reward", but there is a score'),
         (changed((*RUN, "run_index"), 0), "rows[1]: row1-run0 is there already"),
-        (changed(("rows", 3), ROW), "rows[3]: row 1 is there already"),
+        (changed(("rows", 3), RESULTS["rows"][1]), "rows[3]: row 1 is there already"),
         (changed(("rows", 1), ...), "summary.finished is 6, but the file holds 4 such runs"),
         (changed(("pending",), [NEVER_RAN]), "summary.pending is 0, but the file holds 1 such run"),
     ],

@@ -215,7 +215,6 @@ def test_huge_scores_have_the_statistics_of_small_ones_in_another_unit() -> None
 
 
 FOUR = [[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 1]]
-RAGGED = [[1, 1, 0, 1], [0, 0, 1], [1, 1, 1, 1], [0, 0, 0]]
 
 rows_of_runs = st.integers(1, 6).flatmap(
     lambda n: st.lists(st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=n, max_size=n), min_size=2, max_size=12)
@@ -224,7 +223,7 @@ ragged_rows = st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_siz
 
 
 def test_rows_of_equal_and_unequal_length_give_the_published_vectors() -> None:
-    equal, ragged = clusters(FOUR), clusters(RAGGED)
+    equal, ragged = clusters(FOUR), clusters([[1, 1, 0, 1], [0, 0, 1], [1, 1, 1, 1], [0, 0, 0]])
 
     assert (equal.n_rows, equal.n_runs, equal.mean) == (4, 16, 0.5625)
     assert (equal.se, equal.within, equal.between) == pytest.approx(

@@ -212,15 +212,12 @@ def test_pages_are_strict_json_without_conversations_and_damaged_results_are_nam
         opened(directory)
 
 
-LOADED = {"ev": "loaded", "scorers": [A], "digests": {A: "0"}}
-
-
 def store(home: Path, name: str, results: Mapping[str, Any]) -> Path:
     """Store an eval run of this entry."""
     folder = home / f"{name}-20261123T000000Z-aaaaaa"
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text(json.dumps({**MANIFEST, "entry": name}))
-    (folder / "journal.jsonl").write_bytes(encode(LOADED))
+    (folder / "journal.jsonl").write_bytes(encode({"ev": "loaded", "scorers": [A], "digests": {A: "0"}}))
     (folder / "results.json").write_text(json.dumps(results))
     return folder
 
