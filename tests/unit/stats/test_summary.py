@@ -107,10 +107,6 @@ def test_mean_is_summed_without_loss_and_finite_for_the_largest_scores() -> None
     assert std(values) == pytest.approx(sys.float_info.max / 4)
 
 
-def test_std_divides_by_n() -> None:
-    assert std([1.0, 0.25, 1.0, 0.25]) == 0.375
-
-
 @pytest.mark.parametrize(("p", "expected"), [(0, 1.0), (10, 1.3), (25, 1.75), (50, 2.5), (90, 3.7), (100, 4.0)])
 def test_percentiles_are_those_of_numpy(p: float, expected: float) -> None:
     assert percentile([4.0, 2.0, 1.0, 3.0], p) == pytest.approx(expected)
