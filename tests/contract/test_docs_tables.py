@@ -22,14 +22,13 @@ from pytest_osmosis.record.run_record import INFRASTRUCTURE, Boundary, RunRecord
 from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
 from tests.unit import made
 
-REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 OPTION = re.compile(r"`(--osmosis-[\w-]+)")
 KEY = re.compile(r"`\[(\w+)\](?: (\w+))?`")
 
 
 def rows(page: str, heading: str) -> list[list[str]]:
     """Return the cells of the first table under a heading, without its head."""
-    text = (REFERENCE / page).read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[2] / "docs" / "reference" / page).read_text(encoding="utf-8")
     lines = text[text.index(f"{heading}\n") :].splitlines()
     first = next(index for index, line in enumerate(lines) if line.startswith("|"))
     table: list[list[str]] = []

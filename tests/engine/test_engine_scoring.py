@@ -332,7 +332,6 @@ def test_messages_of_the_prompt_are_no_answer(workspace: Workspace) -> None:
     assert live.outcome(5).kind == "passed"
 
 
-BY_CHAT = "await ctx.chat(ctx.prompt)"
 BY_CLIENT = "await client(ctx).chat.completions.create(model='x', messages=ctx.prompt)"
 MAKES_DO = """
 import openai
@@ -351,7 +350,7 @@ async def rollout(ctx):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ask", [BY_CHAT, BY_CLIENT], ids=["ctx.chat", "a client of its own"])
+@pytest.mark.parametrize("ask", ["await ctx.chat(ctx.prompt)", BY_CLIENT], ids=["ctx.chat", "a client of its own"])
 def test_an_answer_from_memory_in_an_outage_measures_nothing(workspace: Workspace, ask: str) -> None:
     agent, once = MAKES_DO.format(ask), {"max_retries": 0}
     live = evaluate(workspace, status(400, {"error": {"message": "no such thing"}}), agent=agent)

@@ -211,7 +211,6 @@ def test_a_cassette_with_a_key_is_refused_with_its_line(hostile: HostileWorkspac
         assert key not in result.stderr.str()
 
 
-SECRET = "hunter2-Zx81-correct-horse"
 TELLS = """
 import os
 from pytest_osmosis import AgentWorkflowOutput
@@ -240,7 +239,7 @@ def score(solution_str, ground_truth, **kwargs):
 
 
 def test_a_report_holds_no_secret(hostile: HostileWorkspace) -> None:
-    hostile.secret("TOLD_SECRET", SECRET)
+    hostile.secret("TOLD_SECRET", "hunter2-Zx81-correct-horse")
     hostile.write("agent.py", TELLS)
     hostile.eval(
         rows=[{"user_prompt": "What is 2 * 3?"}],

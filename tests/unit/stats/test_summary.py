@@ -215,7 +215,6 @@ FOUR = [[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 1]]
 rows_of_runs = st.integers(1, 6).flatmap(
     lambda n: st.lists(st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=n, max_size=n), min_size=2, max_size=12)
 )
-ragged_rows = st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=5), min_size=1, max_size=12)
 
 
 def test_rows_of_equal_and_unequal_length_give_the_published_vectors() -> None:
@@ -258,7 +257,7 @@ def test_one_row_has_no_standard_error_and_a_thousand_runs_are_summed_without_lo
     assert clusters(rows).within == pytest.approx(0.0, abs=1e-30)
 
 
-@given(ragged_rows)
+@given(st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=5), min_size=1, max_size=12))
 def test_the_effective_number_of_runs_lies_between_rows_and_runs(rows: list[list[float]]) -> None:
     found = clusters(rows)
 
