@@ -346,11 +346,6 @@ def test_a_bound_without_room_for_the_rest_of_a_group_stops_the_eval(make: Make)
     assert stepped.engine.stopped.reason == "max_tokens"
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path, rows=8)
-
-
 def stopped_with(live: Live, text: str) -> bool:
     """Check that the eval says why it stopped, and that every run that never ran says so too."""
     assert live.results.stopped is not None
@@ -363,7 +358,7 @@ def test_a_404_at_the_probe_says_where_it_asked_and_how_to_leave_the_probe_out(w
     with ChatServer(status(404)) as server:
         live = evaluated(workspace.config(server, model={"base_url": server.url}), probe=True)
         assert len(server.requests) == 1
-    assert live.kinds() == ["skipped"] * 8
+    assert live.kinds() == ["skipped"] * 4
     assert {record.status for record in live.results.records} == {"pending"}
     assert stopped_with(
         live, f"the test request failed: the server answered 404 Not Found at {server.url}/chat/completions"
