@@ -20,12 +20,10 @@ HAS_ADDONS = find_spec("pytest_osmosis.addons") is not None
 SLOW = (
     *("browser", "durability", "endpoint", "environments", "host", "mcp", "verifiers", "viewer"),
     *("cli/test_stopping.py", "contract/test_import_cost.py"),
-    *("plugin/test_entries.py", "plugin/test_gating.py", "plugin/test_html_reports.py", "plugin/test_hub.py"),
-    *("plugin/test_ides.py", "plugin/test_inline.py", "plugin/test_live_line.py", "plugin/test_orphans.py"),
-    *("plugin/test_other_plugins.py", "plugin/test_pdb.py", "plugin/test_prime_files.py"),
-    *("plugin/test_recorded_conversations.py", "plugin/test_report_files.py", "plugin/test_resuming.py"),
-    *("plugin/test_several_evals.py", "plugin/test_shards.py", "plugin/test_show_page.py", "plugin/test_stopping.py"),
-    *("plugin/test_tests_over_rollouts.py", "plugin/test_training_configs.py"),
+    *("plugin/test_gating.py", "plugin/test_html_reports.py", "plugin/test_inline.py", "plugin/test_other_plugins.py"),
+    *("plugin/test_prime_files.py", "plugin/test_recorded_conversations.py", "plugin/test_report_files.py"),
+    *("plugin/test_rescoring.py", "plugin/test_resuming.py", "plugin/test_several_evals.py"),
+    "plugin/test_tests_over_rollouts.py",
 )
 """Folders and files whose tests start hosts, browsers or sessions: all of their tests but journeys are slow."""
 OF_ADD_ONS = (
@@ -33,12 +31,11 @@ OF_ADD_ONS = (
     *("unit/compat", "unit/environments", "unit/lab", "unit/viewer"),
     *("cli/dashboards.py", "cli/test_compare.py", "cli/test_export.py"),
     *("cli/test_list.py", "cli/test_show.py", "cli/test_view.py"),
-    *("plugin/test_show_page.py", "plugin/test_waiting.py"),
     *("contract/test_docs_tables.py", "contract/test_layers.py"),
     *("engine/test_engine_artifacts.py", "engine/test_engine_judges.py"),
     *("hostile/test_dashboard.py", "hostile/test_fuzz_read_back.py"),
-    *("plugin/test_html_reports.py", "plugin/test_hub.py"),
-    *("plugin/test_prime_files.py", "plugin/test_reward_functions.py", "plugin/test_tests_over_rollouts.py"),
+    *("plugin/test_html_reports.py", "plugin/test_prime_files.py", "plugin/test_waiting.py"),
+    *("plugin/test_reward_functions.py", "plugin/test_tests_over_rollouts.py"),
     *("unit/config/test_environment_config.py", "unit/config/test_verifiers_tomls.py"),
     *("unit/evals/test_prime_import.py", "unit/host/test_own_arguments.py"),
     *(

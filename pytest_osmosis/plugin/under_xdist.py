@@ -154,7 +154,7 @@ class Ticks:
     """Calls `tick` in the loop of xdist's controller, which otherwise wakes up only for messages of its workers.
 
     `DSession.queue`, and that its loop calls `worker_<name>` for an entry (name, arguments), are private in xdist. If
-    they change, the live line is only updated between reports; test_live_line.py notices.
+    they change, the live line is only updated between reports; test_report_files.py notices.
     """
 
     def __init__(self, config: pytest.Config, tick: Callable[[], None]) -> None:

@@ -247,7 +247,7 @@ def _formatted(error: BaseException) -> str:
         part = parts.pop()
         n_parts += 1
         part.stack = _without_ours(part.stack) or (part.stack if part is shown else None)
-        # Private: without `_str`, an error with a text of a gigabyte needs several; test_user_frames.py notices.
+        # Private: without `_str`, an error with a text of a gigabyte needs several; test_safe.py notices.
         if isinstance(text := getattr(part, "_str", None), str):
             part._str = shortened(text, MAX_ERROR_CHARS)
         if isinstance(notes := getattr(part, "__notes__", None), list):

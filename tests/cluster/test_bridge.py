@@ -23,7 +23,6 @@ from tests.cluster.test_actor import Workspace, run_request
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
-ACTOR = "ray::OsmosisHost"
 REWARDS = """
 async def exact(solution_str, ground_truth, extra_info):  # it does not block, and needs no scorer
     return float(solution_str == ground_truth)
@@ -134,7 +133,7 @@ def test_the_host_of_a_killed_actor_dies_by_the_machine_with_its_scorer(
 ) -> None:
     with bridged(tmp_path, cluster.address) as bridge:
         lost = [bridge.ready(workspace), bridge.ready(workspace, "scorer")]
-        [actor] = cluster.pids(ACTOR)
+        [actor] = cluster.pids("ray::OsmosisHost")
         other = bridge.ready(workspace)
         os.kill(actor, signal.SIGKILL)
         [(how, by)] = {(death.how, death.by) for death in map(bridge.death, lost)}

@@ -1,4 +1,4 @@
-"""Whole sessions on a real cluster: one gives what a local session gives, and of one that is killed nothing is left.
+"""Whole sessions on a real cluster, with the results of local ones: nothing of a killed one is left.
 
 That is what one machine gives: each host ends with its process group, so with all programs of user code that did not
 leave that group.
@@ -7,15 +7,24 @@ leave that group.
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from pytest_osmosis.addons.ray.clusters import ClusterHosts
+from pytest_osmosis.config.tables import RayOptions
 from tests.cluster.clusters import HOST, RayCluster, is_running, until
+from tests.engine.evaluating import Workspace as EngineWorkspace
+from tests.engine.evaluating import running
 from tests.plugin.workspaces import Session, Workspace, hosts_under
+from tests.servers import ChatServer
 from tests.unit.processes.test_processes import guards_of
+from tests.weather import AGENT, Weather, starts
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -49,7 +58,6 @@ def score(solution_str, ground_truth, extra_info=None, **kwargs):
     begin("reward")
     time.sleep(1000)
 """
-ROLES = {"agent", "reward"}
 
 
 class Note(NamedTuple):
@@ -90,7 +98,7 @@ def notes_of(workspace: Workspace) -> list[Note]:
     def found() -> list[Note]:
         files = (workspace.root / ".osmosis" / "notes").glob("*-*[0-9]")
         notes = [Note(*json.loads(file.read_text())) for file in files]
-        return notes if {note.role for note in notes} == ROLES else []
+        return notes if {note.role for note in notes} == {"agent", "reward"} else []
 
     notes: list[Note] = until(found, "for agents and reward functions")
     assert all(map(is_running, {pid for note in notes for pid in note[1:4]}))
@@ -144,3 +152,39 @@ def test_nothing_is_left_once_pytest_is_killed(workspace: Workspace, session: Se
     session.kill_only()
     until_nothing_is_left(notes)
     until(lambda: not cluster.pids(HOST), "for the end of all hosts")
+
+
+def test_a_node_that_is_killed_loses_no_run_and_repeats_only_what_it_had_begun(
+    tmp_path: Path, cluster: RayCluster
+) -> None:
+    workspace, weather = EngineWorkspace(tmp_path), Weather(0, faults=0.0, held_from=0)
+    workspace.agent(AGENT)
+    workspace.rows([{"user_prompt": f"row {row}", "ground_truth": str(42 - (row % 3 == 0))} for row in range(12)])
+    needs = {"num_cpus": 0, "resources": {"doomed": 1}}
+    with ExitStack() as ends:
+        nodes = [ends.enter_context(cluster.joined(num_cpus=0, resources={"doomed": 1})) for _ in range(2)]
+        server = ends.enter_context(ChatServer(weather))
+        config = workspace.config(server, execution={"hosts": 2}, evaluation={"agent_workflow_timeout_s": 200})
+        hosts = ClusterHosts(RayOptions(address=cluster.address, resources=needs), os.environ)
+        ends.callback(hosts.close)
+        hosts.open()
+        with running(config, spawn=hosts.spawn) as live:
+            live.wait_for(lambda: cluster.placed(hosts) == (2, 2), "for a host on each node")
+            weather.held_from = 4  # those came before there were two, so one host may have them all
+            live.wait_for(lambda: weather.in_flight == 4 == len(weather.answered), "for two held runs of each host")
+            live.wait_for(lambda: len(live.events("start")) == 8, "for the engine to hear of all that began")
+            asked = Counter(weather.asked)
+            cluster.lose(nodes[0])
+            live.wait_for(lambda: any(" was lost" in text for text in live.run.notices.texts), "for the loss")
+            weather.held_from = 12
+            live.wait()
+    begun = starts(live.events("start"))
+    assert Counter(event["row"] for event in live.events("rollout")) == dict.fromkeys(range(12), 1)
+    assert weather.asked <= begun
+    again = {run for run, times in begun.items() if times == 2}
+    assert again
+    assert again <= asked.keys()
+    assert max(begun.values()) == 2
+    assert [live.record(row).scores for row in range(12)] == [
+        {"rewards:exact": float(row % 3 > 0)} for row in range(12)
+    ]

@@ -18,7 +18,6 @@ pytestmark = [
     pytest.mark.skipif(not HAS_DASHBOARD, reason="the dashboard needs ray[default]"),
 ]
 
-CONFIG = "--osmosis-config=configs/eval/x.toml"
 ANSWER_S = 60.0
 ALL = "?detail=1&limit=10000"
 ACTORS, NODES = f"/api/v0/actors{ALL}", f"/api/v0/nodes{ALL}"
@@ -100,11 +99,6 @@ def holders(found: dict[str, bytes], text: str) -> list[str]:
     return sorted(name for name, content in found.items() if text.encode() in content)
 
 
-def actor_classes(pages: dict[str, bytes]) -> set[str]:
-    listed = json.loads(pages[ACTORS])["data"]["result"]["result"]
-    return {actor["class_name"] for actor in listed}
-
-
 def written(cluster: RayCluster) -> dict[str, bytes]:
     """Return the content of all files that Ray wrote."""
     found = {}
@@ -130,7 +124,7 @@ def test_secrets_are_in_nothing_that_ray_writes_or_shows(
         secrets={"required": ["FROM_SHELL", "FROM_FILE"]},
         execution={"engine": "ray", "hosts": 2, "ray": {"address": cluster.address, "workspace": "upload"}},
     )
-    session = workspace.start(CONFIG, "--osmosis-secrets-file=.env", "-rA")
+    session = workspace.start("--osmosis-config=configs/eval/x.toml", "--osmosis-secrets-file=.env", "-rA")
     try:
         until(lambda: len([*workspace.root.glob("begun-*")]) == 2, "for two rollouts")
         during = dashboard.everything()
@@ -140,7 +134,8 @@ def test_secrets_are_in_nothing_that_ray_writes_or_shows(
     found = {**during, **{f"{page} afterwards": data for page, data in dashboard.everything().items()}}
     found.update(written(cluster))
 
-    assert "OsmosisHost" in actor_classes(during), "the actors of the eval are not shown"
+    actors = json.loads(during[ACTORS])["data"]["result"]["result"]
+    assert any(actor["class_name"] == "OsmosisHost" for actor in actors), "the actors of the eval are not shown"
     assert any(name.endswith("agent.py") for name in written(cluster)), "nothing was uploaded"
     assert not holders(found, CANARIES["FROM_SHELL"])
     assert not holders(found, CANARIES["FROM_FILE"])

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.corpus.place import Place
-from tests.environments import page_environments, test_environment_evals, test_grouped_rewards
-from tests.environments.test_prime_output import write_like_verifiers
+from tests.environments import page_environments, test_environment_evals, test_environment_host
+from tests.environments.test_tasksets import write_like_verifiers
 from tests.plugin.workspaces import Row, Session, hosts_under, wait_until
 from tests.servers import Behaviour, never, reply
 from tests.viewer.stored_kinds import make_kinds
@@ -141,9 +141,9 @@ def environments(place: Place) -> None:
     test_environment_evals.write(place)
     place.command(1, *test_environment_evals.COMMAND, "-v")
     place.command(0, *test_environment_evals.COMMAND, "--osmosis-num-examples=2", "--osmosis-independent-scoring")
-    test_grouped_rewards.write(place)
-    place.command(0, *test_grouped_rewards.EVAL, "-v")
-    place.command(0, f"{test_grouped_rewards.ID}[row1-run0]", *test_grouped_rewards.EVAL)
+    test_environment_host.write(place)
+    place.command(0, *test_environment_host.EVAL, "-v")
+    place.command(0, f"{test_environment_host.ID}[row1-run0]", *test_environment_host.EVAL)
     place.command(0, "--osmosis-from=latest")
 
 

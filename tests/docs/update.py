@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.docs.blocks import PAGES, REPOSITORY
 from tests.docs.printed import difference, updated
-from tests.docs.translations import TRANSLATIONS, original_of, with_code_of
+from tests.docs.test_translations import TRANSLATIONS, original_of, with_code_of
 from tests.docs.walk import Page
 
 

@@ -23,8 +23,7 @@ from pytest_osmosis.config.endpoints import Registry
 from pytest_osmosis.models.providers import SERVICES
 from tests.demo_servers import demo_server
 from tests.docs.blocks import REPOSITORY, Block, Needs, blocks_of, needs_of
-from tests.docs.commands import OURS, commands, problem, without_environment
-from tests.docs.printed import difference
+from tests.docs.printed import OURS, commands, difference, problem, without_environment
 
 DEADLINE_S = 300
 SERVERS_APART = 1000

@@ -21,12 +21,7 @@ async def refusing_chat_tools(request: web.Request, handler: Handler) -> web.Str
     return await handler(request)
 
 
-def main() -> None:
-    """Serve on a free port, and print the address as the demo server does."""
+if __name__ == "__main__":  # it prints its address as the demo server does
     app = application(names=[MODEL])
     app.middlewares.append(refusing_chat_tools)
     web.run_app(app, host="127.0.0.1", port=0, print=lambda text: print(f"{text.split()[3]}/v1", flush=True))
-
-
-if __name__ == "__main__":
-    main()

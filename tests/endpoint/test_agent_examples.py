@@ -81,7 +81,6 @@ def test_the_tokens_of_an_example_are_those_of_the_server(example: Path, api: st
     rolled_out(example, "products", f"--osmosis-api-client-type={api}", f"--osmosis-model={model}", server=server)
 
 
-@pytest.mark.slow
 def test_an_example_ships_a_test_that_passes(example: Path) -> None:
     printed = printed_by(example, "test_agent.py", "--osmosis-source=model")
     assert "2 passed" in printed

@@ -1,11 +1,32 @@
-"""`[agent] endpoint = "env"`: clients that read the environment ask the eval's model for the rollout that uses them."""
+"""Clients that read the environment ask the eval's model, by `[agent] endpoint = "env"`; and errors of that model.
+
+Errors reach the agent's client as the model's server made them, and its run as errors of `ctx.chat` do.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
+import pytest
+from aiohttp import web
+
 from pytest_osmosis.endpoint.rollouts import Address, endpoint_variables
-from tests.endpoint.scenes import errors
-from tests.engine.evaluating import Workspace, evaluated
-from tests.servers import ChatServer, answered, reply
+from tests.endpoint.scenes import errors, failures, play
+from tests.engine.evaluating import Workspace, asked_rows, evaluated
+from tests.servers import (
+    OVERFLOW,
+    ChatServer,
+    Exchange,
+    answered,
+    by_api,
+    by_row,
+    completion,
+    held,
+    messages_reply,
+    refusal,
+    reply,
+    status,
+)
 
 AGENT = {"agent": "agent:rollout", "endpoint": "env"}
 
@@ -157,3 +178,176 @@ def test_reward_functions_ask_their_own_model(workspace: Workspace, server: Chat
 
 def test_the_agents_sdk_of_openai_sends_no_traces_with_the_endpoints_key() -> None:
     assert endpoint_variables(Address("http://127.0.0.1:1/v1", "key"))["OPENAI_AGENTS_DISABLE_TRACING"] == "1"
+
+
+Answer = Callable[[Exchange], Awaitable[web.StreamResponse]]
+
+
+def by_text(**answers: Answer) -> Answer:
+    """Answers by the first word of the last message, with 42 for any other."""
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        content = exchange.seen.body["messages"][-1]["content"]
+        text = content if isinstance(content, str) else content[0]["text"]
+        return await answers.get(text.split()[0], reply("42"))(exchange)
+
+    return behave
+
+
+HEAD = """
+def says(word):
+    return [{"role": "user", "content": word}]
+
+async def raised(call):
+    try:
+        await call
+    except (openai.APIStatusError, anthropic.APIStatusError) as error:
+        assert error.response.headers["x-should-retry"] == "false"
+        return error
+    raise AssertionError("no error")
+"""
+SCENES = {
+    "openai: too long": """
+        create = AsyncOpenAI(ctx).chat.completions.create
+        error = await raised(create(model="x", messages=says("overflow")))
+        assert type(error) is openai.BadRequestError and "maximum context length" in error.message, error
+        assert error.body["type"] == "invalid_request_error", error.body
+        stream = await raised(create(model="x", messages=says("overflow"), stream=True))
+        assert type(stream) is openai.BadRequestError, stream
+        await ctx.chat(ctx.prompt)
+    """,
+    "openai: no room, refusal": """
+        create = AsyncOpenAI(ctx).chat.completions.create
+        assert type(await raised(create(model="x", messages=says("busy")))) is openai.RateLimitError
+        reply = await create(model="x", messages=says("refuse"))
+        assert reply.choices[0].message.refusal == "never", reply
+        await ctx.chat(ctx.prompt)
+    """,
+    "anthropic: overloaded, refusal": """
+        create = AsyncAnthropic(ctx).messages.create
+        error = await raised(create(model="x", max_tokens=9, messages=says("overloaded")))
+        assert (error.status_code, error.body["error"]["type"]) == (529, "overloaded_error"), error.body
+        reply = await create(model="x", max_tokens=9, messages=says("refuse"))
+        assert reply.stop_reason == "refusal", reply
+        await ctx.chat(ctx.prompt)
+    """,
+    "requests that the endpoint refuses": """
+        client = AsyncOpenAI(ctx)
+        error = await raised(client.embeddings.create(model="x", input="hi"))
+        assert error.status_code == 404 and "not served" in error.message, error
+        error = await raised(client.chat.completions.create(model="x", messages=ctx.prompt, n=2))
+        assert error.status_code == 400 and "n must be 1" in error.message, error
+        error = await raised(AsyncAnthropic(ctx).messages.count_tokens(model="x", messages=ctx.prompt))
+        assert error.status_code == 404 and error.body["type"] == "error", error.body
+        other = openai.AsyncOpenAI(base_url=ctx.base_url, api_key="another")
+        error = await raised(other.chat.completions.create(model="x", messages=ctx.prompt))
+        assert error.status_code == 401 and "ctx.api_key" in error.message, error
+        moved = openai.AsyncOpenAI(base_url=ctx.base_url.replace("row3", "row9"), api_key=ctx.api_key)
+        error = await raised(moved.chat.completions.create(model="x", messages=ctx.prompt))
+        assert error.status_code == 410 and "is over" in error.message, error
+        await ctx.chat(ctx.prompt)
+    """,
+    "answers by other names": """
+        create = AsyncOpenAI(ctx).chat.completions.create
+        reply = await create(model="x", messages=says("named"), extra_headers={"X-Trace": "t" * 20_000})
+        assert (reply.choices[0].message.role, reply.choices[0].message.content) == ("assistant", "42"), reply
+        stream = await create(model="x", messages=says("named"), stream=True)
+        deltas = [chunk.choices[0].delta async for chunk in stream]
+        assert {delta.role for delta in deltas} <= {"assistant", None}, deltas
+        assert "".join(delta.content or "" for delta in deltas) == "42", deltas
+        client = anthropic.AsyncAnthropic(base_url=ctx.base_url, api_key=ctx.api_key)  # as it is
+        reply = await client.messages.create(model="x", max_tokens=9, messages=says("named"))
+        assert (reply.role, reply.content[0].text) == ("assistant", "42"), reply
+        async with client.messages.stream(model="x", max_tokens=9, messages=says("named")) as stream:
+            assert "".join([text async for text in stream.text_stream]) == "42"
+        await ctx.chat(ctx.prompt)
+    """,
+    "models": """
+        client = AsyncOpenAI(ctx)
+        assert [model.id async for model in client.models.list()] == [ctx.model] == ["served"]
+        assert (await client.models.retrieve("any-name")).id == "any-name"
+        assert [model.id async for model in AsyncAnthropic(ctx).models.list()] == ["served"]
+        await ctx.chat(ctx.prompt)
+    """,
+}
+
+
+CHOICES = [{"index": 0, "message": {"role": "model", "content": "42"}, "finish_reason": "stop"}]
+
+
+@pytest.mark.parametrize("client", ["light", "anthropic"])
+def test_a_client_gets_the_errors_of_the_server(workspace: Workspace, client: str) -> None:
+    named = by_api(completion({}, choices=CHOICES), messages_reply({"type": "text", "text": "42"}, role="model"))
+    refused = {"overflow": status(400, OVERFLOW), "busy": status(429), "overloaded": status(529)}
+    with ChatServer(by_text(**refused, refuse=refusal("never"), named=named)) as server:
+        live = play(workspace, SCENES, server, HEAD, model={"client": client, "max_retries": 0})
+
+    assert failures(live, SCENES) == {}
+    assert live.kinds() == ["passed"] * len(SCENES)
+
+
+FAILS = """
+from openai import AsyncOpenAI
+
+async def rollout(ctx):
+    client = AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
+    if ctx.row_index == 0:
+        await ctx.chat(ctx.prompt)
+    try:
+        await client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
+    except Exception:
+        if ctx.row_index == 0:
+            raise KeyError("the framework's own error") from None
+    await client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
+    raise KeyError("later")
+"""
+
+
+def test_a_rollout_is_charged_to_its_last_failed_request_unless_a_later_one_was_answered(workspace: Workspace) -> None:
+    workspace.agent(FAILS)
+    scripts = {0: [reply("42"), status(503)], 1: [status(400), reply("42")]}
+    with ChatServer(by_row(scripts, reply("42"))) as server:
+        live = evaluated(workspace.config(server, model={"max_retries": 1}, data={"rows": "0-1"}))
+
+    assert asked_rows(server) == {0: 3, 1: 2}, "the client must not repeat what the host has repeated"
+    failed, later = sorted(live.events("rollout"), key=lambda event: event["row"])
+    assert (failed["boundary"], failed["retries"]) == ("provider", 1)
+    assert failed["error"] == "the server answered 503 Service Unavailable: scripted 503 (2 tries)"
+    assert "KeyError: " in failed["details"]
+    assert (later["boundary"], later["error"]) == ("agent", "KeyError: 'later'")
+    assert failed["usage"] == later["usage"] == {"input_tokens": 7, "output_tokens": 3}
+
+
+TOGETHER = """
+import asyncio
+from openai import AsyncOpenAI
+
+async def rollout(ctx):
+    if ctx.row_index == 1:
+        return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+    client = AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
+    asks = [client.chat.completions.create(model=ctx.model, messages=ctx.prompt) for _ in range(2)]
+    answers = await asyncio.gather(*asks, return_exceptions=True)
+    raise next(answer for answer in answers if isinstance(answer, Exception))
+"""
+
+
+def releasing(then: Answer) -> Answer:
+    """Answers, and lets go what `held` holds: both requests are on their way before either is answered."""
+
+    async def behave(exchange: Exchange) -> web.StreamResponse:
+        exchange.released.set()
+        return await then(exchange)
+
+    return behave
+
+
+def test_a_failure_stays_that_of_a_rollout_though_another_request_was_answered_meanwhile(workspace: Workspace) -> None:
+    workspace.agent(TOGETHER)
+    with ChatServer(held(status(503)), releasing(reply("42"))) as server:
+        # two rows, so that two requests may be sent at once
+        live = evaluated(workspace.config(server, model={"max_retries": 0}, data={"rows": "0-1"}))
+
+    [event] = [event for event in live.events("rollout") if event["row"] == 0]
+    told = "the server answered 503 Service Unavailable: scripted 503"
+    assert (event["boundary"], event["error"]) == ("provider", told)

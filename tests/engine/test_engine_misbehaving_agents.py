@@ -1,4 +1,4 @@
-"""User code that hangs, crashes, floods or returns garbage: it costs its own rollout, and other runs pass.
+"""User code that hangs, crashes, floods, changes or returns garbage costs its own rollout; and the log of hosts.
 
 Agents misbehave together in one eval, each in its own row; further rows chat. What hosts do to objects and errors of
 every kind is in tests/hostile/test_user_code.py.
@@ -6,20 +6,29 @@ every kind is in tests/hostile/test_user_code.py.
 
 from __future__ import annotations
 
+import os
+import signal
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from textwrap import indent
+from typing import Any
 
 import pytest
 
+from pytest_osmosis.engine import host_connection
+from pytest_osmosis.engine.host_connection import HEAD_BYTES, MOST_LOG_BYTES, TAIL_BYTES, HostConnection, bound_log
+from pytest_osmosis.host.main import COLLECT_AFTER, COLLECT_AFTER_LOADING
 from pytest_osmosis.host.user_errors import CANCELLED
+from pytest_osmosis.processes.child import PrestartedHost
+from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import UNINTERRUPTIBLE
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated, running
 from tests.host_clock import HostClock
-from tests.servers import ChatServer
+from tests.servers import ChatServer, held, reply
 
 pytestmark = pytest.mark.slow
 
@@ -81,10 +90,9 @@ def check(live: Live, server: ChatServer, bads: Sequence[Bad], *, most: int) -> 
     assert {record.attempt for record in live.results.records} <= set(range(1, most + 1))
 
 
-HELD = "blocked the event loop until its time limit of 60 s (agent_workflow_timeout_s)"
 SPIN = "async def spin():\n    HOLD\n    while True: pass\n"
 HANGS = [
-    Bad(name, code, HELD, stack, "timeout")
+    Bad(name, code, "blocked the event loop until its time limit of 60 s (agent_workflow_timeout_s)", stack, "timeout")
     for name, code, stack in (
         ("a loop", "HOLD\nwhile True: pass", "while True: pass"),
         ("a sleep", "HOLD\ntime.sleep(1000)", "time.sleep(1000)"),
@@ -247,3 +255,241 @@ def test_a_leftover_task_that_holds_the_loop_is_ended(workspace: Workspace, cloc
         clock.advance(60)
         live.wait()
     assert live.kinds() == ["passed"] * 4
+
+
+def test_a_large_log_keeps_its_head_and_tail(tmp_path: Path) -> None:
+    path = tmp_path / "host.log"
+    bound_log(path)
+    assert not path.exists()
+    path.write_bytes(b"x" * MOST_LOG_BYTES)
+    bound_log(path)
+    assert path.stat().st_size == MOST_LOG_BYTES, "it is not too large"
+    path.unlink()
+    whole = b""
+    for number in range(3):
+        more = b"".join(b"%d %07d\n" % (number, line) for line in range(1_000_000))
+        whole += more
+        with path.open("ab") as file:
+            file.write(more[:1_000_000])
+            bound_log(path)
+            file.write(more[1_000_000:])
+        bound_log(path)
+        content = path.read_bytes()
+        assert content == whole[:HEAD_BYTES] + b"\n[... bytes left out ...]\n" + whole[-TAIL_BYTES:]
+
+
+def test_a_fatal_error_after_the_log_was_cut_is_still_reported(
+    workspace: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The quarantine began to write far behind the end of the shortened log."""
+    monkeypatch.setattr(host_connection, "MOST_LOG_BYTES", 100_000)
+    monkeypatch.setattr(host_connection, "HEAD_BYTES", 1_000)
+    monkeypatch.setattr(host_connection, "TAIL_BYTES", 9_000)
+    workspace.agent(
+        """
+        import ctypes
+
+        async def rollout(ctx):
+            await ctx.chat(ctx.prompt)
+            if os.fstat(2).st_size < 80_000:
+                os.write(2, b"x" * 90_000)
+            else:
+                os.write(2, b"x" * 20_000)
+                until = time.monotonic() + 60
+                while os.fstat(2).st_size > 80_000 and time.monotonic() < until:
+                    await asyncio.sleep(0.01)
+            ctypes.string_at(0)
+        """
+    )
+    live = evaluated(workspace.config(server, data={"rows": "0"}))
+    assert live.record(0).boundary == "agent"
+    assert "Fatal Python error: Segmentation fault" in live.outcome(0).text
+    assert "bytes left out ...]" in live.run_files()["host.log"]
+
+
+TELLS = """
+import gc
+WHILE_LOADING, IS_ENABLED = gc.get_threshold()[0], gc.isenabled()
+{}
+
+async def rollout(ctx):
+    said = f"{{WHILE_LOADING}} {{gc.get_threshold()[0]}} {{IS_ENABLED}} {{gc.isenabled()}}"
+    return [*ctx.prompt, {{"role": "assistant", "content": said}}]
+"""
+
+
+@pytest.mark.parametrize(("set_by_user", "later"), [("", COLLECT_AFTER), ("gc.set_threshold(1234)", 1234)])
+def test_garbage_is_collected_rarely_unless_user_code_sets_a_threshold(
+    workspace: Workspace, set_by_user: str, later: int
+) -> None:
+    workspace.agent(TELLS.format(set_by_user))
+    live = evaluated(workspace.config(None))
+    said = {event["messages"][-1]["content"] for event in live.events("rollout")}
+    assert said == {f"{COLLECT_AFTER_LOADING} {later} True True"}
+
+
+def kinds(live: Live) -> list[str]:
+    return [event["ev"] for event in replay(live.run.directory.journal)]
+
+
+def test_a_session_says_when_it_began_and_how_it_ended(workspace: Workspace) -> None:
+    live = evaluated(workspace.config(None))
+
+    assert (kinds(live)[:3], kinds(live)[-1]) == (["began", "loaded", "rows"], "ended")
+    [began], [ended] = live.events("began"), live.events("ended")
+    assert (began["pid"], began["resumed"], began["at"] <= ended["at"]) == (os.getpid(), False, True)
+    assert (ended["status"], ended["reason"]) == ("finished", None)
+
+
+def test_a_session_that_never_begins_leaves_an_empty_journal(workspace: Workspace) -> None:
+    live = Live(workspace.config(None))
+    live.run.engine.loaded()
+    live.run.engine.close()
+
+    assert kinds(live) == []
+
+
+REWARDS = """
+import os, signal
+from helper import right
+
+def sync(solution_str):
+    import later
+    return right * later.right
+
+async def on_the_loop(solution_str):
+    return right
+"""
+AGENT = """
+from prompts import question
+
+async def rollout(ctx):
+    return (await ctx.chat([{"role": "user", "content": question}])) and None
+"""
+FILES = {
+    "rewards.py": REWARDS,
+    "helper.py": "right = 1.0\n",
+    "later.py": "right = 1.0\n",
+    "agent.py": AGENT,
+    "prompts.py": 'question = "row 0"\n',
+}
+
+
+class Saving:
+    """Starts hosts; before the first of a role, or one that replaces another, it writes a file."""
+
+    def __init__(self, file: Path, text: str, role: str, nth: int = 1) -> None:
+        self.file, self.text, self.role, self.nth = file, text, role, nth
+
+    def __call__(self, name: str, *args: Any, **options: Any) -> HostConnection:
+        if name == self.role:
+            self.nth -= 1
+            if self.nth == 0:
+                self.file.write_text(self.text, encoding="utf-8")
+        return HostConnection(name, *args, **options)
+
+
+def changing(workspace: Workspace, **tables: Any) -> dict[str, Any]:
+    for name, text in FILES.items():
+        workspace.write(name, text)
+    scoring = {"eval_fns": ["rewards:sync", "rewards:on_the_loop"]}
+    return {"scoring": scoring, "agent": {"agent": "agent:rollout"}, **tables}
+
+
+def check_stopped(live: Live, file: str) -> None:
+    """Check that the eval was stopped and names the file, and that nothing was scored by other code."""
+    assert live.stop.reason == "systemic"
+    assert live.stop.text.startswith(f"{file} has changed since the eval loaded it; start the eval again")
+    assert all(score == 1.0 for record in live.results.records for score in record.scores.values())
+    assert len(live.events("loaded")) == 1
+
+
+@pytest.mark.parametrize(("file", "role"), [("agent.py", "host"), ("prompts.py", "quarantine"), ("rewards.py", "host")])
+def test_a_host_that_is_replaced_by_other_code_rolls_out_nothing(workspace: Workspace, file: str, role: str) -> None:
+    tables = changing(workspace, evaluation={"batch_size": 2})
+    text = FILES[file].replace("row 0", "row 9") + "# saved\n"
+    saving = Saving(workspace.root / file, text, role, 2 if role == "host" else 1)
+    with ChatServer(held(reply("42"))) as server:
+        with running(workspace.config(server, **tables), spawn=saving) as live:
+            server.wait_for(lambda server: server.in_flight == 2)
+            live.wait_for(lambda: live.run.engine.progress.in_flight == 2)
+            server.release()
+            os.kill(live.host("host").pid, signal.SIGKILL)
+            live.wait()
+        prompts = [message["content"] for body in server.bodies for message in body["messages"]]
+    check_stopped(live, file)
+    assert set(prompts) == {"row 0"}
+
+
+@pytest.mark.parametrize("file", ["rewards.py", "helper.py", "later.py", "helper/__init__.py", "later/__init__.py"])
+def test_a_scorer_with_other_code_scores_nothing(workspace: Workspace, file: str) -> None:
+    """Nor with a new file that stands before another."""
+    tables = changing(workspace)
+    (workspace.root / file).parent.mkdir(exist_ok=True)
+    text = FILES.get(file, "right = 1.0\n").replace("1.0", "0.0") + "# saved\n"
+    live = evaluated(workspace.config(None, **tables), spawn=Saving(workspace.root / file, text, "scorer"))
+    check_stopped(live, file)
+    assert not any("rewards:sync" in record.scores for record in live.results.records)
+    assert set(live.kinds()) <= {"error", "skipped"}
+
+
+def test_files_that_no_digest_covers_may_change(workspace: Workspace) -> None:
+    tables = changing(workspace)
+    workspace.write("unused.py", "one = 1\n")
+    live = evaluated(workspace.config(None, **tables), spawn=Saving(workspace.root / "unused.py", "", "scorer"))
+    assert live.kinds() == ["passed"] * 4
+
+
+WRITES = """
+async def rollout(ctx):
+    os.write(2, b"written outside of any run")
+    said = " ".join([str(os.getppid()), os.getcwd(), os.environ.get("COLOUR", "none"), os.environ.get("GONE", "none")])
+    return [*ctx.prompt, {"role": "assistant", "content": f"{os.getpid()} {said}"}]
+"""
+
+
+@pytest.fixture
+def warm(monkeypatch: pytest.MonkeyPatch) -> Iterator[PrestartedHost]:
+    """Yield a host that was started with a variable that is gone when the eval begins."""
+    monkeypatch.setenv("GONE", "still there")
+    warm = PrestartedHost()
+    monkeypatch.delenv("GONE")
+    yield warm
+    warm.close()
+
+
+def pid_of(warm: PrestartedHost) -> int:
+    assert warm._host is not None
+    return warm._host.pid
+
+
+def test_a_prestarted_host_becomes_the_first_host_of_the_first_eval(workspace: Workspace, warm: PrestartedHost) -> None:
+    workspace.agent(WRITES)
+    pid = pid_of(warm)
+    config = workspace.config(None, env={"COLOUR": "green"})
+    live = evaluated(config, spawn=partial(HostConnection, prestarted=warm))
+    said = {event["messages"][-1]["content"] for event in live.events("rollout")}
+    assert said == {f"{pid} {os.getpid()} {workspace.root} green none"}
+    assert "written outside of any run" in (live.run.directory.host_log).read_text()
+
+
+def test_a_prestarted_host_is_not_used_if_the_host_must_start_with_other_variables_and_is_ended(
+    workspace: Workspace, warm: PrestartedHost
+) -> None:
+    workspace.agent(WRITES)
+    pid = pid_of(warm)
+    config = workspace.config(None, env={"PYTHONHASHSEED": "7"})
+    live = evaluated(config, spawn=partial(HostConnection, prestarted=warm))
+    assert not any(event["messages"][-1]["content"].startswith(f"{pid} ") for event in live.events("rollout"))
+    assert Path(f"/proc/{pid}").exists()
+    warm.close()
+    warm.close()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_prestarted_host_that_died_is_not_used(workspace: Workspace, warm: PrestartedHost) -> None:
+    assert warm._host is not None
+    warm._host.kill()
+    os.waitid(os.P_PID, warm._host.pid, os.WEXITED | os.WNOWAIT)
+    live = evaluated(workspace.config(None), spawn=partial(HostConnection, prestarted=warm))
+    assert [record.status for record in live.results.records] == ["finished"] * 4

@@ -26,18 +26,16 @@ from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord
 from pytest_osmosis.results.results import records_of
-from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, Transcript, kind_of
-from tests.engine.recounted import StoredNow
-from tests.engine.world import USAGE, Climate, Rows, World
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
+from tests.engine.world import USAGE, Climate, Rows, StoredNow, World
 from tests.journals import fold
 
 DEADLINE_S = 60.0
 OF_USER_CODE = ("ValueError", ENDED_TWICE, UNINTERRUPTIBLE)
 ENDS_HERE = ("Traceback", "internal accounting error", "said nothing")
 
-CALM = Climate()
 CLIMATES = {
-    "calm": CALM,
+    "calm": Climate(),
     "hosts die": Climate(scorers=("sync", "async"), deaths=5),
     "machines are lost": Climate(scorers=("sync", "async"), machines=12, retries=0.1, permits=True),
     "machines and hosts are lost": Climate(scorers=("sync", "async"), machines=3, deaths=4, stalls=0.01, breaks=0.1),
@@ -107,7 +105,7 @@ class History:
             setup=replace(setup(folder, batch_size, climate), scores_at_once=interleaved),
             dataset=cast(Dataset, Rows(climate.bad_rows)),
             pass_rule=PassRule(()),
-            describe=described,
+            describe=lambda record, pass_rule, _: Outcome(kind_of(record, pass_rule)),
             environ=HostEnviron({}),
             host_log=folder / "host.log",
             stop_request=folder / "stop",
@@ -182,10 +180,6 @@ def setup(folder: Path, batch_size: int, climate: Climate) -> Setup:
     target: dict[str, Any] = {"api_key_env": None, "headers": {}}
     code = HostCode("roll", str(folder), (), target)
     return Setup(code, limit=batch_size, permits=climate.permits, eval_fns=tuple(climate.scorers))
-
-
-def described(record: RunRecord, pass_rule: PassRule, transcript: Transcript) -> Outcome:
-    return Outcome(kind_of(record, pass_rule))
 
 
 def decided_after(enough: int) -> Callable[[RunRecord, PassRule], str | None]:

@@ -90,7 +90,6 @@ collected 6 items"""
     assert not (workspace.root / ".osmosis").exists()
 
 
-@pytest.mark.slow
 def test_the_scripted_model_says_the_answers_of_an_environment(workspace: Workspace) -> None:
     write(workspace)
     words = ("--osmosis-env=me/double-it", "--osmosis-model=demo/script")
@@ -262,7 +261,6 @@ def test_what_an_environment_sets_as_it_loads_holds_for_its_rollouts_and_not_for
     assert {seen.headers["authorization"] for seen in server.requests} == {"Bearer the-first-one"}
 
 
-@pytest.mark.slow
 def test_the_shared_endpoint_is_there_before_an_environment_loads(workspace: Workspace) -> None:
     notes = 'print(os.environ.get("OPENAI_BASE_URL", "none").rpartition(":")[0], file=open("urls.txt", "a"))'
     write(workspace, f"{SOURCE}\n{notes}\n")

@@ -17,7 +17,6 @@ from tests.plugin.conftest import shell
 from tests.plugin.workspaces import Shell
 
 __all__ = ["shell"]
-HERE = Path(__file__).parent
 MEMORY_MB = 600
 """All processes of one test that is `measured`, together."""
 
@@ -25,7 +24,7 @@ MEMORY_MB = 600
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
     """Leave the corpus to `make test-all`, but for tests of the search itself."""
     for item in items:
-        if item.path.is_relative_to(HERE) and "hostile" in getattr(item, "fixturenames", ()):
+        if item.path.is_relative_to(Path(__file__).parent) and "hostile" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
 
 

@@ -3,7 +3,7 @@
 A target takes the bytes that a stranger controls. It returns when they were handled as documented, and raises anything
 else. What once broke a target is kept as a file in seeds/<name>/, and is tried first ever after.
 
-    OSMOSIS_FUZZ_SECONDS=600 OSMOSIS_FUZZ_SEED=1 pytest -m nightly tests/hostile/test_fuzz_inputs.py -s
+    OSMOSIS_FUZZ_SECONDS=600 OSMOSIS_FUZZ_SEED=1 pytest -m nightly tests/hostile/test_fuzz_http.py -s
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from pytest_osmosis.errors import OsmosisError, ProblemsError
 from pytest_osmosis.text.redaction import Sanitizer
 from tests.hostile.sweep import control_sequences
 
-SEEDS = Path(__file__).parent / "seeds"
 SECONDS = float(os.environ.get("OSMOSIS_FUZZ_SECONDS", "120"))
 FIRST_SEED = int(os.environ.get("OSMOSIS_FUZZ_SEED", "0"))
 EXAMPLES = 100
@@ -57,7 +56,7 @@ class Fuzzer:
             tried += 1
             target(content)
 
-        for kept in sorted((SEEDS / name).glob("*")):
+        for kept in sorted((Path(__file__).parent / "seeds" / name).glob("*")):
             count(kept.read_bytes())
         for number, examples in self._rounds(share):
             _round(count, inputs, number, examples)

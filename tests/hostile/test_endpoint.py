@@ -116,12 +116,11 @@ def status_of(answer: bytes) -> int:
     return int(answer.split()[1]) if answer else 0
 
 
-DEEP = b'{"messages": ' + b"[" * 100_000
 BODIES = {
     "empty": b"",
     "not JSON": b"\x00\xff",
     "a list": b"[]",
-    "deep": DEEP,
+    "deep": b'{"messages": ' + b"[" * 100_000,
     "UTF-16": json.dumps(QUESTION).encode("utf-16"),
     "no messages": b'{"model": "m"}',
     "messages of nulls": b'{"messages": [null]}',

@@ -1,7 +1,11 @@
-"""Files that are none, or none that can be read: each is named at once, and no session waits for one."""
+"""Files that are none, or cannot be read, that were damaged, or that a session writes: each is named at once.
+
+No session waits for a file, replaces one that it reads or that is a stranger's, or shows a traceback.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
@@ -12,7 +16,7 @@ import pytest
 
 from pytest_osmosis.files import reading
 from tests.hostile.workspaces import CONFIG, HostileWorkspace
-from tests.plugin.workspaces import PYTEST
+from tests.plugin.workspaces import PYTEST, read_json
 
 VALID_SECRETS = "--osmosis-secrets-file takes a file with lines NAME=VALUE, or - to read them from standard input"
 
@@ -104,7 +108,6 @@ def test_secrets_from_standard_input_that_cannot_be_read_are_refused(hostile: Ho
 
 FOLDERS = ("new\nline", "@group", "-x", "~", "a]b\tx {name} é日 100% 'q\" $HOME #* %s back\\slash")
 NAMES = ("x[1]", "x::y")
-INLINE = "--osmosis-inline"
 
 
 def in_folders(hostile: HostileWorkspace) -> list[str]:
@@ -121,7 +124,7 @@ def test_evals_in_folders_with_any_name_run(hostile: HostileWorkspace) -> None:
 
     result.assert_outcomes(passed=len(ids))
     assert [folder for folder in FOLDERS if not hostile.run_dirs(folder=folder)] == []
-    hostile.run(*ids, INLINE).assert_outcomes(passed=len(ids))
+    hostile.run(*ids, "--osmosis-inline").assert_outcomes(passed=len(ids))
 
 
 def test_a_path_that_pytest_takes_for_the_name_of_a_test_is_refused(hostile: HostileWorkspace) -> None:
@@ -140,3 +143,120 @@ def test_workers_run_evals_in_folders_with_any_name(hostile: HostileWorkspace) -
     ids = in_folders(hostile)
 
     hostile.run(*ids).assert_outcomes(passed=len(ids))
+
+
+def test_what_the_session_reads_is_never_overwritten(hostile: HostileWorkspace) -> None:
+    hostile.eval(rows=1, baseline={"results": "base.json"}, secrets={"required": ["TOKEN"]})
+    hostile.write("pyproject.toml", "")
+    hostile.write("secrets.env", "TOKEN=hunter2-hunter2\n")
+    assert hostile.run(CONFIG, "--osmosis-update-baseline", "--osmosis-secrets-file=secrets.env").ret == 0
+    inputs = {
+        "data/x.jsonl": "the dataset of x (configs/eval/x.toml)",
+        "configs/eval/x.toml": "the config of an eval",
+        "rewards.py": "code",
+        "secrets.env": "the secrets file",
+        "pytest.ini": "pytest's configuration",
+        "pyproject.toml": "the settings of the workspace",
+        "base.json": "the baseline of x (configs/eval/x.toml)",
+    }
+    before = {path: (hostile.root / path).read_bytes() for path in inputs}
+    for path, name in inputs.items():
+        result = hostile.run(
+            CONFIG,
+            f"--osmosis-output={path}",
+            f"--osmosis-markdown={path}",
+            f"--osmosis-html={path}",
+            "--osmosis-overwrite",
+            "--osmosis-secrets-file=secrets.env",
+            "--osmosis-dry-run",
+        )
+        assert result.ret == 4
+        assert f"results file {path}: is {name}, which" in result.stderr.str()
+        assert f"Markdown page {path}: is {name}, which" in result.stderr.str()
+        assert f"HTML report {path}: is {name}, which" in result.stderr.str()
+    assert before == {path: (hostile.root / path).read_bytes() for path in inputs}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('{"schema_version": 0, "status": "", "config": {}, "summary": {}, "provenance": {}}', []),
+        ("{ damaged", ["--osmosis-overwrite"]),
+    ],
+)
+def test_a_baseline_that_cannot_be_read_is_replaced_as_the_message_says(
+    hostile: HostileWorkspace, text: str, words: list[str]
+) -> None:
+    hostile.eval(rows=1, baseline={"results": "base.json"})
+    hostile.write("base.json", text)
+
+    result = hostile.run(CONFIG)
+    assert result.ret == 4
+    assert "write it anew with --osmosis-update-baseline" in result.stderr.str()
+    for word in words:
+        result = hostile.run(CONFIG, "--osmosis-update-baseline")
+        assert result.ret == 4
+        fix = f"name another file, or replace it with {word}"
+        assert f"baseline base.json: exists, and pytest-osmosis did not write it; {fix}" in result.stderr.str()
+
+    assert hostile.run(CONFIG, "--osmosis-update-baseline", *words).ret == 0
+    assert read_json(hostile.root / "base.json")["config"]["name"] == "x"
+
+
+HUGE = "9" * 400
+DAMAGES: dict[str, bytes] = {
+    "empty": b"",
+    "half": b'{"schema_version": 1, "status": "fin',
+    "another version": b'{"schema_version": 99}',
+    "not text": b"\xff\xfe\x00\x01",
+    "nul": b"\0" * 1000,
+    "a list": b"[1, 2]",
+    "deep": b"[" * 100_000,
+    "numbers": f'{{"schema_version": 1, "summary": {{"total_rows": {HUGE}}}, "x": 1e999}}'.encode(),
+    "control": b'{"schema_version": "\\u001b[31m::error::"}',
+}
+"""Contents of a manifest, of results, or of a journal."""
+
+
+def command(hostile: HostileWorkspace, *words: str) -> pytest.RunResult:
+    result = hostile.cli(*words)
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+    return result
+
+
+def test_damaged_results_and_manifests_are_said_once_and_ignored(hostile: HostileWorkspace) -> None:
+    hostile.eval(rows=2)
+    name = "--osmosis-config=configs/eval/x.toml"
+    assert hostile.run(name).ret == 0
+    digest = json.loads((hostile.run_dirs()[0] / "results.json").read_bytes())["provenance"]["plan_digest"]
+    for number, (_, content) in enumerate(DAMAGES.items()):
+        run = f".osmosis/runs/damaged-{number}"
+        hostile.write_bytes(f"{run}/manifest.json", content)
+        hostile.write_bytes(f"{run}/journal.jsonl", content)
+        hostile.write_bytes(f"{run}/results.json", content + f'\n"{digest}"\n'.encode())
+
+    result = hostile.run(name)
+
+    assert result.ret == 0
+    assert result.stdout.str().count("an earlier run is ignored: ") == 1
+    assert "Traceback" not in result.stdout.str()
+    assert command(hostile, "runs").stdout.str().count("unreadable") == len(DAMAGES)
+    for number in range(len(DAMAGES)):
+        assert command(hostile, "show", f"damaged-{number}", "row0-run0").ret == 1
+        assert command(hostile, "show", f"damaged-{number}", "--json").ret == 1
+
+
+def test_damaged_entries_of_pytests_cache_are_ignored(hostile: HostileWorkspace) -> None:
+    hostile.eval(rows=2)
+    failed, ids = (
+        b'{"configs/eval/x.toml::x[row0-run0]": 3, "": null, "x": []}',
+        b'["configs/eval/x.toml::x[row0-run0]", ""]',
+    )
+    for entries in ((failed, ids), (b'{"configs/eval', b'{"configs/eval/x.toml::x[row0-run0]": 1}')):
+        for name, entry in zip(("lastfailed", "nodeids"), entries, strict=True):
+            hostile.write_bytes(f".pytest_cache/v/cache/{name}", entry)
+
+        result = hostile.run("--osmosis-config=configs/eval/x.toml")
+
+        assert result.ret == 0
+        assert "Traceback" not in result.stdout.str() + result.stderr.str()

@@ -1,22 +1,28 @@
-"""Fuzzing of answers over HTTP: raw bytes, and valid replies with something changed, through the real clients.
+"""Broken and fuzzed answers over HTTP, through real clients, hosts and sessions; and fuzzed configs and datasets.
 
-A client returns a reply that everybody further on can use, or raises a `ModelError`. It raises nothing else, and does
-not wait for more than the server sends.
+Whatever a server sends is a reply that everybody further on can use, or an error at boundary "provider". It is never a
+measured answer of the model, nothing that the user's code did, and a client waits for no more than the server sends. Of
+what users write only an `OsmosisError` may come.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
-from pytest_osmosis.errors import ModelError
+from pytest_osmosis.config import is_training_config
+from pytest_osmosis.datasets import check_rows, open_dataset
+from pytest_osmosis.errors import DatasetError, ModelError, OsmosisError
 from pytest_osmosis.models import create
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model, copied
 from pytest_osmosis.models.json_bodies import MAX_COUNT, MAX_LABEL
@@ -24,8 +30,10 @@ from pytest_osmosis.models.providers import Client
 from pytest_osmosis.models.retry import send
 from pytest_osmosis.models.targets import ModelTarget
 from tests import servers
-from tests.hostile.fuzzing import Fuzzer, json_of
-from tests.wire import WireServer
+from tests.hostile.fuzzing import Fuzzer, check_message, json_document, json_lines, json_of, mutated_bytes
+from tests.hostile.workspaces import HostileWorkspace
+from tests.preparing import prepare
+from tests.wire import Answer, WireServer, answer, endless
 
 CLIENTS: tuple[Client, ...] = ("light", "openai", "anthropic")
 REQUEST = ChatRequest(messages=[{"role": "user", "content": "hi"}])
@@ -34,12 +42,11 @@ TIMEOUT_S = 30.0
 
 TOOL_CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 TOOL_USE = {"type": "tool_use", "id": "c", "name": "f", "input": {"a": 1}}
-THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "s"}
 REPLIES: tuple[Any, ...] = (
     servers.completion({"role": "assistant", "content": "42"}),
     servers.completion({"role": "assistant", "content": None, "tool_calls": [TOOL_CALL], "refusal": None}),
     servers.messages_reply({"type": "text", "text": "42"}),
-    servers.messages_reply(THOUGHT, TOOL_USE, stop_reason="tool_use"),
+    servers.messages_reply({"type": "thinking", "thinking": "hm", "signature": "s"}, TOOL_USE, stop_reason="tool_use"),
     servers.messages_reply({"type": "text", "text": "no"}, stop_reason="refusal", stop_details={"explanation": "no"}),
     servers.OVERFLOW,
     servers.QUOTA,
@@ -216,3 +223,304 @@ def test_any_answer_is_a_reply_or_a_model_error(fuzz: Fuzzer) -> None:
                 check_error(error)
 
         fuzz("http", target, INPUTS)
+
+
+CONFIG = b"""[experiment]
+model_path = "openai/gpt-5-mini" # a comment
+dataset = "x"
+baseline = {results = "base.json"}
+[model]
+base_url = "http://localhost:8000/v1"
+headers = {X-Trace = "a"}
+timeout_s = 30
+client = "light"
+[data]
+rows = "0-1, 1"
+seed = 3
+columns = {user_prompt = "user_prompt"}
+[sampling]
+temperature = 0.5
+seed = 0
+stop = ["END"]
+[scoring]
+eval_fns = ["rewards:f", "rewards:g"]
+decide = "all"
+[evaluation]
+n = 2
+limit = 2
+pass_threshold = {"rewards:f" = 0.5}
+batch_size = 4
+[secrets]
+required = ["TOKEN"]
+[gate]
+pass_rate = ">= 0.7"
+mean = {min = 0.5, rule = "lower"}
+[limits]
+max_errors = "5%"
+max_cost_usd = 1.5
+[prices]
+"openai/gpt-5-mini" = {input = 1, output = 2.5}
+[execution]
+granularity = "row"
+hosts = 2
+[baseline]
+model_path = "demo/arithmetic"
+[output]
+dir = "runs"
+"""
+LEAST = b"""[experiment]
+model_path = "demo/arithmetic"
+dataset = "x"
+[scoring]
+eval_fns = ["rewards:f"]
+[secrets]
+required = []
+"""
+TRAINING = b"""[experiment]
+rollout = "mine" # a comment
+entrypoint = "main.py"
+model_path = "Qwen/Qwen3.6-35B-A3B"
+dataset = "x"
+[training]
+lr = 1e-6
+total_epochs = 1
+max_prompt_length = 3
+agent_workflow_timeout_s = 450
+[sampling]
+rollout_temperature = 1.0
+[checkpoints]
+eval_interval = 10
+[advanced]
+a = {b = [1]}
+[env]
+LOG_LEVEL = "INFO"
+[secrets]
+required = ["TOKEN", "OTHER"]
+[model]
+base_url = "http://localhost:8000/v1"
+[limits.rollout]
+tokens = 5000
+[data]
+columns = {user_prompt = "user_prompt"}
+"""
+MESSAGES = [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "1 + 1?"}]}]
+ROWS = (
+    {"user_prompt": "1 + 1?", "ground_truth": "2", "extra": {"a": [1]}},
+    {"messages": MESSAGES, "ground_truth": 2, "solution_str": "2"},
+    {"system_prompt": "s", "user_prompt": "é\U0001f600", "ground_truth": None, "score": 0.5},
+)
+CSV = b'user_prompt,ground_truth,note\r\n"1 + 1?",2,"a\nb"\r\n"a ""quoted"" one",3,\r\n'
+
+
+def test_configs(fuzz: Fuzzer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/x.jsonl").write_text('{"user_prompt": "1 + 1?", "ground_truth": "2"}\n' * 3, encoding="utf-8")
+    path = tmp_path / "configs/eval/x.toml"
+    path.parent.mkdir(parents=True)
+
+    def target(content: bytes) -> None:
+        path.write_bytes(content)
+        try:
+            prepare(path, environ={"OPENAI_API_KEY": "sk-fuzz-0123456789", "TOKEN": "x" * 20})
+        except OsmosisError as error:
+            check_message(error)
+
+    fuzz("toml", target, mutated_bytes([CONFIG, LEAST]))
+
+
+def test_training_configs(fuzz: Fuzzer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("data", "rollouts/mine", "configs/training"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "data/x.jsonl").write_text('{"user_prompt": "1 + 1?", "ground_truth": "2"}\n{}\n', encoding="utf-8")
+    (tmp_path / "rollouts/mine/main.py").write_text("", encoding="utf-8")
+    path = tmp_path / "configs/training/x.toml"
+
+    def target(content: bytes) -> None:
+        path.write_bytes(content)
+        assert is_training_config(path)
+        try:
+            prepare(path, environ={"TOKEN": "x" * 20}, training=True)
+        except OsmosisError as error:
+            check_message(error)
+
+    fuzz("training", target, mutated_bytes([TRAINING]))
+
+
+def test_datasets(fuzz: Fuzzer, tmp_path: Path) -> None:
+    def target(content: bytes) -> None:
+        for suffix in (".jsonl", ".json", ".csv"):
+            path = tmp_path / f"rows{suffix}"
+            path.write_bytes(content)
+            try:
+                dataset = open_dataset(path, display=path.name)
+                checked = check_rows(dataset, range(len(dataset)))
+                rows = [dataset.row(index) for index in range(len(dataset))]
+            except DatasetError as error:
+                check_message(error)
+                continue
+            assert all(row.messages for row in rows)
+            json.dumps([checked.notes, [row.record for row in rows]], allow_nan=False)
+
+    rows = json_document(list(ROWS)) | json_lines(ROWS) | mutated_bytes([CSV])
+    fuzz("rows", target, rows)
+
+
+OK = b"HTTP/1.1 200 OK"
+JSON = b"content-type: application/json"
+CHUNKED = b"transfer-encoding: chunked"
+GZIP = b"content-encoding: gzip"
+DEADLINE_S = 300.0
+"""Large answers take a minute on a machine that does something else."""
+MB = 2**20
+BOUND_MB = 64
+BASE_MB = 48
+"""The copies that engine and host make of a message, which may have a sixteenth of the bound."""
+NEARLY = (BOUND_MB - 2) * MB
+
+PEAK = """
+import atexit, os, re
+from pathlib import Path
+
+def tell():
+    # the peak of this process alone, where ru_maxrss begins with that of the process that started it
+    size = re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]
+    Path(f"peak-{os.getpid()}.kb").write_text(size)
+
+atexit.register(tell)
+"""
+AGENT = """
+import peak
+
+async def rollout(ctx):
+    peak.tell()
+    reply = await ctx.chat(ctx.prompt)
+    for call in reply.tool_calls:
+        call["function"]["name"].upper() + call["function"]["arguments"]
+    return [*ctx.prompt, reply.message]
+"""
+
+
+def body(client: str, text: str = "42") -> bytes:
+    """A good body of the client's API."""
+    if client == "anthropic":
+        return json.dumps(servers.messages_reply({"type": "text", "text": text})).encode()
+    return json.dumps(servers.completion({"role": "assistant", "content": text})).encode()
+
+
+def evaluated(
+    hostile: HostileWorkspace, client: str, script: Sequence[Answer], **model: object
+) -> Sequence[Mapping[str, Any]]:
+    """Run an eval with one row for each answer of a script, and return its runs by row."""
+    hostile.write("agent.py", AGENT)
+    hostile.write("peak.py", PEAK)
+    with WireServer(*script) as server:
+        hostile.eval(
+            client,
+            rows=len(script),
+            model={"client": client, "base_url": server.base_url, "max_retries": 0, "timeout_s": 120, **model},
+            agent={"agent": "agent:rollout"},
+            limits={"max_errors": len(script)},
+        )
+        config = f"--osmosis-config=configs/eval/{client}.toml"
+        result = hostile.run_process(config, "--osmosis-no-probe", timeout=DEADLINE_S)
+    assert result.ret in (0, 1, 9), result.stdout.str()
+    for word in ("INTERNALERROR", "Traceback", "Exception ignored", "ResourceWarning"):
+        assert word not in result.stdout.str() + result.stderr.str(), result.stdout.str()
+    assert server.n_requests == len(script)
+    return [run for row in hostile.results(client)["rows"] for run in row["runs"]]
+
+
+def peak_mb(hostile: HostileWorkspace) -> float:
+    """Return the peaks of engine and host of the last session, added up, although they may have come apart."""
+    files = list(hostile.root.glob("peak-*.kb"))
+    sizes = [int(file.read_text()) / 1024 for file in files]
+    for file in files:
+        file.unlink()
+    assert len(sizes) >= 2
+    return sum(sizes)
+
+
+@functools.cache
+def bomb(wbits: int) -> bytes:
+    """A quarter of a gigabyte, in a coding of zlib's that makes a quarter of a megabyte of it."""
+    packer = zlib.compressobj(wbits=wbits)
+    return b"".join(packer.compress(bytes(2**20)) for _ in range(256)) + packer.flush()
+
+
+ZLIB, GZIP_BITS = 15, 31
+
+
+def too_large(client: str) -> list[Answer]:
+    """Answers that are larger than the bound, or would become so."""
+    page = b"<html>" + b"<p>" * 30_000
+    event = b'data: {"choices": []}\n\n' * 3000
+    return [
+        answer(GZIP, body=bomb(GZIP_BITS)),
+        answer(GZIP, GZIP, body=gzip.compress(bomb(GZIP_BITS))),
+        answer(b"content-encoding: gzip, gzip", body=gzip.compress(bomb(GZIP_BITS))),
+        answer(b"content-encoding: deflate", body=bomb(ZLIB)),
+        answer(b"content-encoding: br", body=bytes(1000)),
+        answer(b"content-encoding: zstd", body=bytes(1000)),
+        made_when_sent(lambda: body(client, "4" * (BOUND_MB + 1) * MB)),
+        endless(OK + b"\r\n\r\n"),
+        endless(OK + b"\r\n" + CHUNKED + b"\r\n\r\n", b"10000\r\n" + bytes(2**16) + b"\r\n"),
+        endless(OK + b"\r\ncontent-type: text/event-stream\r\n\r\n", event),
+        endless(OK + b"\r\ncontent-type: text/event-stream\r\n\r\ndata: "),
+        endless(b"HTTP/1.1 500 No\r\ncontent-type: text/html\r\n\r\n", page),
+        endless(b"HTTP/1.1 429 No\r\ncontent-type: text/html\r\n\r\n", page),
+        answer(b"content-type: text/html", status=b"HTTP/1.1 502 No", body=page * (BOUND_MB * 14)),
+        answer(b"content-type: text/html; charset=zlib", status=b"HTTP/1.1 500 No", body=bomb(ZLIB)),
+        endless(OK + b"\r\n", b"x: y\r\n" * 5000),
+        endless(OK + b"\r\nx: ", b"y" * 2**16),
+        endless(OK + b"\r\n" + CHUNKED + b"\r\n\r\n0\r\n", b"x: y\r\n" * 5000),
+    ]
+
+
+def with_more(client: str, value: bytes) -> bytes:
+    """A good body with a field that nobody reads."""
+    return body(client)[:-1] + b', "more": ' + value + b"}"
+
+
+def made_when_sent(make: Callable[[], bytes]) -> Answer:
+    """Return an answer whose body is made for each request, because all of them together are large."""
+    return lambda: answer(JSON, body=make())()
+
+
+def useless(client: str) -> list[Answer]:
+    """Answers that are nearly as large as the bound, and no reply that can be kept."""
+    bodies: list[Callable[[], bytes]] = [
+        lambda: body(client, "4" * NEARLY),
+        lambda: b'{"error": "' + b"4" * NEARLY + b'"}',
+        lambda: b"4" * NEARLY,
+        lambda: b"[" * NEARLY,
+    ]
+    return list(map(made_when_sent, bodies))
+
+
+def large(client: str) -> list[Answer]:
+    """Replies that are nearly as large as they may be."""
+    bodies: list[Callable[[], bytes]] = [
+        lambda: body(client),
+        lambda: with_more(client, b'"' + b"4" * NEARLY + b'"'),
+        lambda: with_more(client, b"[" + b"0," * (NEARLY // 70) + b"0]"),
+        lambda: body(client, "4" * (BOUND_MB * MB // 16 - 1000)),
+        lambda: body(client, "\N{SNOWMAN}" * (BOUND_MB * MB // 100)),
+    ]
+    return list(map(made_when_sent, bodies))
+
+
+@pytest.mark.parametrize(
+    "client", ["light", *(pytest.param(client, marks=pytest.mark.nightly) for client in ("openai", "anthropic"))]
+)
+def test_an_answer_of_any_size_takes_at_most_twice_its_bound(hostile: HostileWorkspace, client: str) -> None:
+    hostile.plugins = ["-ppeak"]
+    evaluated(hostile, client, [answer(JSON, body=body(client))] * 2)
+    usual_mb = peak_mb(hostile)
+    refused, read = [*too_large(client), *useless(client)], large(client)
+    runs = evaluated(hostile, client, [*refused, *read], max_response_mb=BOUND_MB)
+    assert [run.get("boundary") for run in runs] == ["provider"] * len(refused) + [None] * len(read)
+    extra_mb = peak_mb(hostile) - usual_mb
+    print(f"peak of host and engine: {usual_mb:.0f} MB, and {extra_mb:.0f} MB for answers that are too large")
+    assert extra_mb < 2 * BOUND_MB + BASE_MB

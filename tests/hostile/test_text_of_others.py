@@ -1,4 +1,4 @@
-"""Text of models, rows, servers and user code does not control terminals, runners of CI, or readers of reports.
+"""Text of models, rows, servers, user code, options and files does not control terminals, runners of CI, or readers.
 
 The search after each test looks for control characters and workflow commands in everything that was printed, and in
 XML and Markdown.
@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from pytest_osmosis.plugin import options
 from tests.hostile.sweep import commands
 from tests.hostile.workspaces import API_KEY, CONFIG, PLAIN_AND_XDIST, HostileWorkspace
-from tests.plugin.workspaces import PYTEST
+from tests.plugin.workspaces import PYTEST, read_json
 from tests.servers import ChatServer, data, reply, status
 
 NASTY = (
@@ -45,15 +47,10 @@ def score(solution_str, ground_truth, extra_info=None, **kwargs):
 """
 
 
-def _nasty_model() -> ChatServer:
-    return ChatServer(
-        reply(NASTY, model=NASTY), status(400, {"error": {"message": NASTY, "code": NASTY}}), reply(NASTY)
-    )
-
-
 @PLAIN_AND_XDIST
 def test_text_of_models_rows_and_user_code_is_shown_as_escapes(hostile: HostileWorkspace) -> None:
-    with _nasty_model() as server:
+    refusal = status(400, {"error": {"message": NASTY, "code": NASTY}})
+    with ChatServer(reply(NASTY, model=NASTY), refusal, reply(NASTY)) as server:
         hostile.eval(
             rows=[{"user_prompt": NASTY, "ground_truth": NASTY}, {"user_prompt": NASTY}, {"reward": "x"}],
             model={"base_url": server.base_url},
@@ -196,3 +193,66 @@ def test_an_eval_of_any_text_is_printed_with_escapes(
     assert f"user: What is 2 * 2 caf{'é' if encoding == 'latin-1' else chr(92) + 'xe9'} \\u65e5?" in result.stdout.str()
     assert shown in result.stdout.str()
     result.stdout.fnmatch_lines(["results: .osmosis/runs/*"])
+
+
+WORD = "a\x1b[31mb\x9bc\r\n::error::d \u202e##[error]e\x07"
+SHOWN = "a\\x1b[31mb\\x9bc"
+
+
+def test_values_of_all_options_are_shown_as_escapes_and_files_with_such_names_are_written(
+    hostile: HostileWorkspace,
+) -> None:
+    hostile.eval(rows=1)
+    writes = ("output", "markdown")
+    alone = ("config", "from", "source", "env")
+    named = [option for option in options.ALL if option.metavar is not None and option.name not in writes]
+    others = [f"{option.flag}={WORD}" for option in named if option.name not in alone]
+
+    for name in alone:
+        assert hostile.run(f"--osmosis-{name}={WORD}").ret == 4
+    assert hostile.run(CONFIG, *others).ret == 4
+    words = [CONFIG, f"--osmosis-output={WORD}.json", f"--osmosis-markdown={WORD}.md"]
+    assert hostile.run(*words).ret == 0
+    assert (hostile.root / f"{WORD}.json").exists()
+    hostile.write(f"{WORD}.json", "mine")
+    assert hostile.run(*words).ret == 4
+
+
+def test_addopts_that_name_an_eval_in_vain_are_shown_as_escapes(
+    hostile: HostileWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hostile.write("test_a.py", "def test_a(): pass\n")
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"'--osmosis-config={WORD}' '--osmosis-agent={WORD}'")
+
+    result = hostile.run("test_a.py")
+
+    result.assert_outcomes(passed=1)
+    assert f"osmosis: {SHOWN}" in result.stdout.str()
+
+
+def test_results_that_are_read_back_are_shown_as_escapes(hostile: HostileWorkspace) -> None:
+    hostile.eval(rows=2, baseline={"results": "base.json"}, gate={"max_regression": 0.1})
+    assert hostile.run(CONFIG, "--osmosis-update-baseline").ret == 0
+
+    def edit(data: dict[str, Any]) -> dict[str, Any]:
+        data["provenance"]["started_at"] = "2026\x1b[31m-01-01" + WORD
+        data["provenance"]["run_dir"] = WORD
+        data["config"] |= {
+            "model": WORD,
+            "name": WORD,
+            "decide": WORD,
+            "eval_fns": [WORD],
+            "sampling": {WORD: WORD},
+        }
+        return data
+
+    hostile.write("base.json", json.dumps(edit(read_json(hostile.root / "base.json"))))
+    results = hostile.run_dirs()[-1] / "results.json"
+    data = read_json(results)
+    data["provenance"]["started_at"] = "2026\x1b[31m-01-01"
+    results.write_text(json.dumps(data, indent=2), encoding="utf-8")
+
+    hostile.run(CONFIG, "-v")
+    hostile.run("--osmosis-from=base.json")
+    for words in (["runs"], ["show", WORD, "row0-run0"], ["show", "latest", WORD], ["init", WORD], [WORD]):
+        hostile.cli(*words)

@@ -1,4 +1,4 @@
-"""User code as a stranger would write it: what it returns and raises, and what it does to its process.
+"""User code as a stranger would write it, what it does to its process and session, and plans that are out of reach.
 
 Each behaviour has a row of its own in a shared eval, and further rows behave. The row's test is an error, or the
 behaviour was harmless; the other rows pass, and nothing is judged by the time that it takes.
@@ -7,6 +7,7 @@ behaviour was harmless; the other rows pass, and nothing is judged by the time t
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from textwrap import indent
@@ -16,7 +17,7 @@ import pytest
 
 from tests.host_clock import lets_code_hang
 from tests.hostile import hostile_objects
-from tests.hostile.workspaces import HostileWorkspace
+from tests.hostile.workspaces import CONFIG, HostileWorkspace
 from tests.plugin.workspaces import constants, hosts_under, junit_cases
 
 OBJECTS = Path(hostile_objects.__file__).read_text(encoding="utf-8")
@@ -312,3 +313,81 @@ def test_a_function_that_forks_in_pytests_process_is_tested_once(hostile: Hostil
 
     result.assert_outcomes(passed=2)
     assert result.stdout.str().count("2 passed") == 1
+
+
+OURS = "'x.toml' in item.nodeid"
+INTERFERING = {
+    "ignores the folder": "collect_ignore = ['configs']",
+    "ignores the file": "def pytest_ignore_collect(collection_path): return collection_path.suffix == '.toml' or None",
+    "reorders and duplicates": "def pytest_collection_modifyitems(items): items.reverse(); items.extend(items[:2])",
+    "removes one": "def pytest_collection_modifyitems(items): del items[-1]",
+    "removes all when they are selected": (
+        f"def pytest_collection_finish(session): session.items[:] = [item for item in session.items if not {OURS}]"
+    ),
+    "renames": "def pytest_collection_modifyitems(items):\n    for item in items: item._nodeid += '@group'",
+    "skips while the session starts": "import pytest\ndef pytest_sessionstart(): pytest.skip('no')",
+    "skips in its module": "import pytest\npytest.skip('no', allow_module_level=True)",
+    "skips every test": "import pytest\ndef pytest_runtest_setup(item): pytest.skip('no')",
+    "marks every test to be skipped": (
+        "import pytest\ndef pytest_collection_modifyitems(items):\n    for item in items: item.add_marker('skip')"
+    ),
+    "expects every test to fail": (
+        "import pytest\ndef pytest_collection_modifyitems(items):\n    for item in items: item.add_marker('xfail')"
+    ),
+    "makes every report green": "def pytest_runtest_logreport(report): report.outcome = 'passed'",
+    "raises in setup": "def pytest_runtest_setup(item): raise KeyError(item)",
+    "raises in a report": "def pytest_runtest_logreport(report): raise KeyError(report)",
+    "raises at the end": "def pytest_sessionfinish(): raise KeyError",
+    "stops the session": "def pytest_runtest_teardown(item): item.session.shouldstop = 'enough'",
+    "runs the tests itself": (
+        "import pytest\n@pytest.hookimpl(tryfirst=True)\ndef pytest_runtest_protocol(item): return True"
+    ),
+}
+
+
+UNCAUGHT = ("skips while the session starts", "skips in its module")
+"""Interference that ends the process of a session, because pytest does not catch it."""
+ASKED = ("skips every test", "makes every report green", "expects every test to fail")
+"""Interference that the user asks for where there is no gate."""
+
+
+@pytest.mark.parametrize("gate", [{"pass_rate": ">= 0.9"}, {}], ids=["gate", "no gate"])
+def test_no_conftest_makes_a_failed_eval_green(hostile: HostileWorkspace, gate: dict[str, str]) -> None:
+    hostile.eval(rows=[{"score": 0.0}] * 3, gate=gate)
+    hostile.write("test_python.py", "def test_python(): pass\n")
+    green = {}
+    for case, conftest in INTERFERING.items():
+        if not gate and case in ASKED:
+            continue
+        hostile.write("conftest.py", conftest)
+        run = hostile.run_process if case in UNCAUGHT else hostile.run
+        result = run(CONFIG, "test_python.py")
+        if result.ret == 0:
+            green[case] = result.stdout.str()
+        shutil.rmtree(hostile.root / ".osmosis", ignore_errors=True)
+
+    assert not green
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_plan_out_of_reach_is_refused_with_its_size(hostile: HostileWorkspace) -> None:
+    hostile.eval(rows=3, evaluation={"n": 10_000_000}, baseline={"model_path": "demo/arithmetic"})
+    hostile.eval("y", rows=3, evaluation={"n": 2**62})
+
+    result = hostile.run_process("--osmosis-config=configs/eval")
+
+    assert result.ret == 4
+    fix = "an eval has at most 10,000,000; lower n (--osmosis-n) or select fewer rows (--osmosis-limit)"
+    size = "3 rows x 10,000,000 runs x 2 models = 60,000,000 rollouts"
+    assert f"configs/eval/x.toml: {size}; {fix}" in result.stderr.str()
+    assert f"= {3 * 2**62:,} rollouts; {fix}" in result.stderr.str()
+
+
+@pytest.mark.usefixtures("measured")
+def test_more_hosts_and_slots_than_runs_take_no_more_than_the_runs_need(hostile: HostileWorkspace) -> None:
+    hostile.eval(rows=2, evaluation={"batch_size": 2**62}, execution={"hosts": 512})
+
+    result = hostile.run_process(CONFIG)
+
+    result.assert_outcomes(passed=2)
+    assert hostile.run_process(CONFIG, "--osmosis-set=execution.hosts=513").ret == 4

@@ -1,4 +1,4 @@
-"""Sessions in the process of the tests: they see it as if it were new, and what they leave behind is reported."""
+"""Sessions in the process of the tests, which leave nothing; and the socket on which workers request outcomes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,24 @@ import logging
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
+from multiprocessing import process
+from multiprocessing.connection import Client
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from pytest_osmosis.plugin import eval_queue
+from pytest_osmosis.plugin.items import Answer, UnitKey
+from pytest_osmosis.plugin.named_evals import NamedEvals
+from pytest_osmosis.plugin.session import EvalSession
+from pytest_osmosis.plugin.under_xdist import OutcomeServer
+from pytest_osmosis.record.run_id import RunId
+from pytest_osmosis.verdicts.pass_rule import Outcome
 from tests.plugin.in_process import run_pytest
-from tests.plugin.workspaces import WITHOUT_OTHERS, Workspace
+from tests.plugin.workspaces import WITHOUT_OTHERS, Workspace, wait_until
 from tests.running import RUNNING
 
 LEFT_BEHIND = {
@@ -86,3 +96,30 @@ def test_only_marked_tests_start_processes(workspace: Workspace) -> None:
             start("--version")
     with pytest.raises(pytest.fail.Exception, match="mark the test slow"):
         workspace.run("-n2")
+
+
+class Evals:
+    """The part of a session that a server uses: the same outcome for every unit."""
+
+    naming = NamedEvals(())
+
+    def answer(self, key: UnitKey) -> Answer:
+        return Answer(Outcome("passed", f"{key.eval_id} {key.unit}", "", (), 0.5), False)
+
+
+@pytest.mark.parametrize("deep", [False, True], ids=["a short path", "a path too long for a socket"])
+def test_workers_are_answered_and_no_thread_stays(deep: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if deep:
+        folder = tmp_path / ("d" * 100)
+        folder.mkdir()
+        monkeypatch.setitem(cast(Any, process.current_process())._config, "tempdir", str(folder))
+    server = OutcomeServer(cast(EvalSession, Evals()))
+    with Client(server._listener.address) as stranger:  # has no key, and hangs up
+        stranger.recv_bytes()
+    with Client(server._listener.address, authkey=server._key.encode()) as worker:
+        worker.send(("outcome", UnitKey("x.toml::x", RunId(3, 1))))
+        assert worker.recv().outcome.reason == "x.toml::x row3-run1"
+        assert isinstance(server._listener.address, tuple) == deep
+    server.close()
+    serving = {"osmosis-outcomes", "osmosis-worker"}
+    wait_until(lambda: not serving & {thread.name for thread in threading.enumerate()}, "the threads to end")

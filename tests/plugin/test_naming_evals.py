@@ -1,4 +1,4 @@
-"""Commands that start an eval: only those that name it."""
+"""Commands that start an eval, which name it; those that select some of its tests; and those that collect nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.plugin.options import seems_to_ask, seems_to_run
-from tests.plugin.workspaces import CONFIG, Workspace, read_json
+from tests.plugin.workspaces import CONFIG, PLAIN_AND_XDIST, Workspace, read_json
 
 
 @pytest.mark.slow
@@ -235,3 +235,173 @@ def test_collect_only_loads_and_writes_nothing(workspace: Workspace) -> None:
 
     assert result.outlines[:2] == ["test_data.jsonl::test_data[row0-run0]", "test_data.jsonl::test_data[row1-run0]"]
     assert not (workspace.root / ".osmosis").exists()
+
+
+OURS = "def right(solution_str, ground_truth):\n    return 1.0\n"
+OTHER = "def parse(text):\n    return text\n"
+
+
+def hints(result: pytest.RunResult) -> list[str]:
+    return [line for line in result.outlines if line.startswith("osmosis: ")]
+
+
+@pytest.mark.slow
+def test_evals_of_a_folder_are_named_with_their_command_unless_something_was_collected(workspace: Workspace) -> None:
+    workspace.eval("x")
+    workspace.eval("y")
+    (workspace.root / "rewards.py").unlink()
+
+    for named in (("configs/eval",), ("configs",), (".",), ()):
+        assert hints(workspace.run(*named, exits=5)) == [
+            "osmosis: configs/eval holds 2 evals that run only if the command names them: "
+            "pytest --osmosis-config=configs/eval"
+        ]
+    workspace.write("test_python.py", "def test_python(): pass\n")
+    assert hints(workspace.run()) == []
+    assert hints(workspace.run("-k", "nothing")) == []
+
+
+@pytest.mark.slow
+@pytest.mark.addon
+def test_nothing_is_said_where_nothing_is_ours(workspace: Workspace) -> None:
+    workspace.write("app.py", OTHER)
+    workspace.write("configs/eval/endpoints.toml", "")
+
+    for arguments in ((), ("app.py",), ("configs",)):
+        assert hints(workspace.run(*arguments, exits=5)) == []
+
+
+@pytest.mark.addon
+def test_under_the_lab_a_command_without_a_reward_function_says_what_is_one(workspace: Workspace) -> None:
+    workspace.write("mine.py", OTHER)
+
+    assert hints(workspace.run("--osmosis-lab", "mine.py", exits=5)) == [
+        "osmosis: no reward function was found in mine.py; name the file of a function whose first parameter is "
+        "solution_str or messages and that takes a ground_truth, or decorate one in a test module with @osmosis_reward"
+    ]
+
+
+MISSING = {
+    "import osmosis_ai.cli": (
+        "module osmosis_ai.cli",
+        "ModuleNotFoundError: No module named 'osmosis_ai.cli'",
+        "pytest-osmosis stands in for the parts of it *; see docs/how-to/from-osmosis.md",
+    ),
+    "from osmosis_ai import evaluate_rubric": (
+        "evaluate_rubric in osmosis_ai",
+        "ImportError: cannot import name 'evaluate_rubric' from 'osmosis_ai' *",
+        "*; pytest_osmosis has evaluate_rubric and osmosis_rubric, and pip install osmosis-ai *",
+    ),
+    "import verifiers": (
+        "module verifiers",
+        "ModuleNotFoundError: No module named 'verifiers'",
+        "install one that has environments *: see docs/how-to/from-verifiers.md",
+    ),
+}
+
+
+@pytest.mark.slow
+@PLAIN_AND_XDIST
+def test_a_missing_library_leads_to_the_page_about_its_code(workspace: Workspace) -> None:
+    modules = dict(zip("abc", MISSING, strict=True))
+    workspace.eval(scoring={"eval_fns": [f"{module}:right" for module in modules]})
+    for module, statement in modules.items():
+        workspace.write(f"{module}.py", f"{statement}\n{OURS}")
+
+    tested = workspace.run(*(f"{module}.py" for module in modules))
+    evaluated = workspace.run("--osmosis-config=configs/eval/x.toml")
+
+    assert (tested.ret, evaluated.ret) == (2 if not workspace.distributed else 1, 4)
+    for module, statement in modules.items():
+        missing, error, said = MISSING[statement]
+        tested.stdout.fnmatch_lines([f"osmosis: no {missing}: {said}"])
+        evaluated.stderr.fnmatch_lines([f"*{module}:right: does not load: {error}; {said}"])
+
+
+@pytest.mark.slow
+def test_k_selects_runs_by_their_name_and_if_nothing_is_selected_nothing_runs(workspace: Workspace) -> None:
+    workspace.eval(rows=13, gate={"pass_rate": ">= 0.5"})
+
+    workspace.run(CONFIG, "-k", "row99", exits=5)
+    assert not (workspace.root / ".osmosis").exists()
+
+    workspace.run(CONFIG, "-k", "row1-").assert_outcomes(passed=1, skipped=1)
+    assert [row["row_index"] for row in workspace.results()["rows"]] == [1]
+    assert workspace.results()["gates"][0]["state"] == "partial"
+
+
+@pytest.mark.slow
+def test_options_that_change_only_the_order_leave_the_gate_its_decision(workspace: Workspace) -> None:
+    workspace.eval(rows=[{}, {"score": 0.0}, {}], gate={"pass_rate": ">= 0.9"})
+
+    for words in (["--nf"], ["--ff"], ["--sw"], ["--sw"], ["-m", "osmosis"]):
+        workspace.run(CONFIG, *words, exits=1).assert_outcomes(passed=2, xfailed=1, failed=1)
+
+    workspace.run(CONFIG, "--lf", exits=1).assert_outcomes(failed=1, skipped=1, deselected=2)
+
+
+@pytest.mark.slow
+def test_a_named_eval_without_a_selected_test_is_mentioned(workspace: Workspace) -> None:
+    workspace.eval(rows=3, gate={"pass_rate": ">= 0.9"})
+    workspace.write("test_python.py", "def test_python(): pass\n")
+    text = "osmosis: x: none of its 3 tests was selected, so nothing was measured"
+
+    deselected = workspace.run(CONFIG, "test_python.py", "-m", "not osmosis")
+    removing = "def pytest_collection_modifyitems(items):\n    items[:] = [i for i in items if '.py' in i.nodeid]\n"
+    workspace.write("conftest.py", removing)
+    removed = workspace.run(CONFIG, "test_python.py")
+
+    for result in (deselected, removed):
+        assert result.ret == 0
+        result.stdout.fnmatch_lines([text])
+    assert not any(text in line for line in workspace.run(CONFIG, "--co").outlines)
+
+
+X = "configs/eval/x.toml::x"
+ABSENT = [
+    *(f"{X}[{title}]" for title in ("row3-run0", "row3", "row1-run2", "row1-run0-baseline", "row01-run0", "nonsense")),
+    f"{X}[gate pass_rate >= 0.5]",
+    f"{X}x[row1-run1]",
+    f"{X}x",
+    f"./{X}y[row9-run0]",
+]
+
+
+@pytest.mark.journey
+def test_collect_only_starts_nothing_and_what_is_missing_hides_no_wrong_id(workspace: Workspace) -> None:
+    model = {"base_url": "http://127.0.0.1:1/v1", "api_key_env": "A_KEY_THAT_IS_NOT_SET"}
+    workspace.eval(model=model, secrets={"required": ["A_SECRET_THAT_IS_NOT_SET"]}, gate={"pass_rate": ">= 0.5"})
+    workspace.write("rewards.py", "raise SystemExit('a host was started')\n")
+    listed = [line for line in workspace.run(CONFIG, "--co", "-q", exits=0).outlines if "::" in line]
+
+    assert listed == [f"configs/eval/x.toml::x[row{row}-run0]" for row in range(3)]
+    refused = workspace.run("configs/eval/x.toml::x[row9-run0]", exits=4)
+    refused.stderr.fnmatch_lines(["ERROR: *A_SECRET_THAT_IS_NOT_SET: missing*", "ERROR: *row9-run0?: not found; *"])
+    assert not (workspace.root / ".osmosis").exists()
+
+
+def test_ids_of_missing_tests_are_usage_errors_with_one_that_exists(workspace: Workspace) -> None:
+    """Under xdist too, where pytest would collect nothing and exit with 5."""
+    workspace.eval(evaluation={"n": 2}, data={"rows": "0"}, gate={"pass_rate": ">= 0.5"})
+
+    result = workspace.run(f"{X}[row0-run0]", *ABSENT, exits=4)
+
+    errors = [line for line in result.errlines if line]
+    for line, arg in zip(errors, ABSENT, strict=True):
+        file = arg.partition("::")[0]
+        tests = f"this eval has tests like '{file}::x[row0-run0]', which --co lists"
+        assert line == f"ERROR: {arg}: not found; {tests}; {file} -k 'row0-' selects all runs of a row"
+    assert not (workspace.root / ".osmosis").exists()
+
+
+@PLAIN_AND_XDIST
+def test_the_cache_keeps_node_ids_of_python_tests_only(workspace: Workspace) -> None:
+    workspace.eval(rows=[{}, {"score": 0.0}, {"reward": "raises"}, {}], limits={"max_errors": 0})
+    workspace.write("test_python.py", "def test_python(): raise AssertionError\n")
+
+    workspace.run(CONFIG, "test_python.py", "--osmosis-batch-size=4")
+
+    assert workspace.last_failed() >= {"configs/eval/x.toml::x[row2-run0]", "test_python.py::test_python"}
+    assert not [nodeid for nodeid in workspace.last_failed() if "[limit" in nodeid]
+    node_ids = read_json(workspace.root / ".pytest_cache" / "v" / "cache" / "nodeids")
+    assert node_ids == ([] if workspace.distributed else ["test_python.py::test_python"])

@@ -1,19 +1,24 @@
-"""Options from variables and ini keys, and the options of the session."""
+"""Options of the session, from variables and ini keys; and errors in a command, a config, its dataset or its code.
+
+They lead to exit 4 before any request to a model.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import os
+import shlex
 import struct
 import subprocess
 import termios
+from collections.abc import Mapping
 
 import pytest
 
 from pytest_osmosis.config.named_keys import OPTIONS
 from pytest_osmosis.plugin import options, session_options
-from tests.plugin.workspaces import CONFIG, Workspace
+from tests.plugin.workspaces import CONFIG, Shell, Workspace
 from tests.servers import ChatServer, reply
 
 
@@ -205,20 +210,15 @@ def test_on_a_terminal_the_user_is_asked(workspace: Workspace, answer: str, stat
         ) as process:
             os.close(theirs)
             os.write(ours, f"{answer}\n".encode())
-            lines = until_it_ends(ours).splitlines()
+            pieces = []
+            with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as screen:
+                while piece := screen.read(4096):
+                    pieces.append(piece)
+    lines = b"".join(pieces).decode().splitlines()
 
     assert (process.returncode, len(workspace.run_dirs())) == (status, runs)
     sections = [line for line in lines if line.endswith("-") and "osmosis: x" in line]
     assert {len(line) for line in sections} == {133} if runs else not sections, "capturing must be suspended again"
-
-
-def until_it_ends(terminal: int) -> str:
-    """Read everything from a terminal until its other end is closed."""
-    pieces = []
-    with contextlib.suppress(OSError), os.fdopen(terminal, "rb", buffering=0) as screen:
-        while piece := screen.read(4096):
-            pieces.append(piece)
-    return b"".join(pieces).decode()
 
 
 # -- osmosis_collect ---------------------------------------------------------------------------------------
@@ -236,3 +236,231 @@ def test_collect_run_starts_evals_of_collected_folders(workspace: Workspace) -> 
     workspace.run().assert_outcomes(passed=4)
     workspace.run("tests").assert_outcomes(passed=1)
     workspace.run("--osmosis-config=configs/eval/y.toml").assert_outcomes(passed=2)
+
+
+X = "configs/eval/x.toml"
+TAKES = "unrecognized argument; an eval takes --osmosis"
+TYPED = "--osmosis-dataset=data/x.jsonl --osmosis-eval-fn=rewards:score --osmosis-model=demo/arithmetic"
+RESPONSES = "--osmosis-base-url=http://localhost:1/v1 --osmosis-api-client-type=openai_responses"
+NO_RESPONSE = "OpenAI's Responses API has none: leave it out, or set [model] api_client_type = *"
+UNPRICED = f"{X} --osmosis-model=vendor/m --osmosis-base-url=http://127.0.0.1:9/v1 --osmosis-set=limits"
+REFUSED: Mapping[str, str | tuple[str, ...]] = {
+    # options of `osmosis eval` and `prime eval`, and misspelt ones of ours: the error names what to write instead
+    f"{X} --model demo/arithmetic": f"--model: {TAKES}-model",
+    f"{X} --api-key=sk-12345678": f"--api-key: {TAKES}-api-key-env",
+    f"{X} --num_examples=3": f"--num_examples: {TAKES}-num-examples",
+    f"{X} -A -t100": (f"-A: {TAKES}-abbreviated-summary", f"-t: {TAKES}-max-tokens"),
+    f"{X} --rows=3,7": f"--rows: {TAKES}-set=data.rows=3,7,10-20",
+    f"{X} --osmosis-lmit=3": "--osmosis-lmit: unrecognized argument, did you mean --osmosis-limit?",
+    f"{X} --osmosis_batch_size=3": "--osmosis_batch_size: unrecognized argument, did you mean --osmosis-batch-size?",
+    f"{X} --osmosis-xyzzy": "--osmosis-xyzzy: unrecognized argument; pytest-osmosis help lists all options",
+    f"{X} --hosted --other=1": (
+        "--hosted: unrecognized argument; not offered: evals run on your machine, and requests go only to the model",
+        "--other: unrecognized argument",
+    ),
+    # values
+    f"{X} --osmosis-shard=9/8": 'must be K/N, the K-th of N shards, like 1/8 to 8/8 (N at most 10000), got "9/8"',
+    f"{X} --osmosis-shard=1/2/3": 'must be K/N, *, got "1/2/3"',
+    f"{X} --osmosis-shard=1/20000": 'must be K/N, *, got "1/20000"',
+    f"{X} --osmosis-show-failures=-1": 'must be an integer of at least 0, or "all", got "-1"',
+    f"{X} -oosmosis_not_measured_exit=256": "must be an exit status from 1 to 255, got '256'",
+    f"{X} -oosmosis_collect=always": 'osmosis_collect: must be "never", "list" or "run", got "always"',
+    "--osmosis-record=x configs/eval/x.toml": '--osmosis-record: must be one of "off", "all", "new", got "x"',
+    f"{X} --osmosis-html=configs": "--osmosis-html=configs: cannot be written: it is a folder",
+    "graded.py --osmosis-lab --osmosis-lab-budget=soon": "--osmosis-lab-budget: must be a number of seconds above 0*",
+    "graded.py --osmosis-lab --osmosis-lab-budget=nan": "--osmosis-lab-budget: must be a number of seconds above 0*",
+    "graded.py --osmosis-lab -oosmosis_lab_budget=0": "ini osmosis_lab_budget: must be a number of seconds above 0*",
+    f"{X} --osmosis-run=a/b": "is no name of a run: letters, digits, - _ . + = , and ~ make a name*",
+    f"{X} --osmosis-run=latest": "--osmosis-run: means the newest eval run; choose another name",
+    "configs/eval/outside.toml": "output_dir: must be inside the workspace*",
+    # options that do not go together, or lack another one
+    "graded.py --osmosis-lab-budget=60": "--osmosis-lab-budget: needs --osmosis-lab: *",
+    "--osmosis-source=reference --osmosis-record --osmosis-replay": (
+        "--osmosis-record, --osmosis-replay: --osmosis-source=reference requests no model, so no eval can run"
+    ),
+    "configs/training/t.toml --osmosis-replay": "--osmosis-replay: does not apply to a training config, *",
+    "tests --osmosis-source=modle": '--osmosis-source: must be "reference" or "model", got "modle"',
+    "tests --osmosis-source=model --osmosis-gate=mean>=0.5 --osmosis-smoke": (
+        "--osmosis-gate, --osmosis-smoke: does not apply with *"
+    ),
+    "tests --osmosis-source=model --osmosis-from=latest": "--osmosis-from and --osmosis-source=model exclude each *",
+    "tests --osmosis-source=reference --osmosis-inline": "--osmosis-inline: --osmosis-source=reference requests no *",
+    "tests --osmosis-limit=2 --osmosis-n=3": (
+        "--osmosis-n, --osmosis-limit: no eval is named; name its TOML, "
+        "--osmosis-agent=MODULE:ATTR (or chat) or --osmosis-env=ID; for tests marked osmosis_eval add *=model"
+    ),
+    f"{X} {RESPONSES} --osmosis-set=model.client=anthropic": "api-client-type: cannot be used with client; keep one *",
+    f"{X} {RESPONSES} --osmosis-set=sampling.stop=. --osmosis-set=sampling.extra_body.logit_bias.a=1": (
+        f"stop: {NO_RESPONSE}",
+        f"logit_bias: {NO_RESPONSE}",
+    ),
+    f"{UNPRICED}.max_cost_usd=2.5": 'max_cost_usd: the price of "vendor/m" is not known*',
+    f"{UNPRICED}.rollout.cost_usd=1": 'rollout.cost_usd: the price of "vendor/m" is not known*limit rollout.tokens*',
+    f"{X} --osmosis-set=model.headers_from_state.X-Row=row_indx": 'unknown key of the state "row_indx", did you mean *',
+    f"{X} --osmosis-stop-when-decided": "--osmosis-stop-when-decided: the eval x has no gate, *--osmosis-gate=*",
+    f"{X} --osmosis-update-baseline": "--osmosis-update-baseline: no eval names a file for its baseline; *",
+    f"{X} --osmosis-set=baseline.results=b.json --osmosis-update-baseline --osmosis-output=b.json": (
+        "is the baseline of x *, which only --osmosis-update-baseline writes",
+        "baseline b.json: would be written for the results of x * and for the baseline of x *",
+    ),
+    # names of evals, runs and tests
+    f"--osmosis-config=configs/eval/w.toml --osmosis-config={X}": "no such file, did you mean configs/eval/x.toml?",
+    "configs/eval/missing.toml": "configs/eval/missing.toml*",
+    "--osmosis-config=configs/evals --osmosis-config=nowhere --osmosis-config=empty": (
+        "--osmosis-config=configs/evals: no such file, did you mean configs/eval?",
+        "--osmosis-config=nowhere: no such file",
+        "--osmosis-config=empty: the folder holds no *.toml",
+    ),
+    f"{X} --osmosis-resume": "configs/eval/x.toml: no eval run of x is stored in .osmosis/runs, so there is nothing *",
+    f"{X} --osmosis-resume --osmosis-run=a": "run a: not found in .osmosis/runs*leave out --osmosis-resume to begin*",
+    "configs/eval/many.toml::plan[row0-run0]": (
+        'no eval of this file is called "plan", did you mean "plain"? (they are: plain, other); type * for all of them'
+    ),
+    f"{X}::x[row1-run2] --osmosis-granularity=row": "tests like 'configs/eval/x.toml::x[row0]', which --co lists*",
+    f"{X}::x[row1]": "configs/eval/x.toml -k 'row1-' selects all runs of a row",
+    # evals without a TOML
+    f"{TYPED} --osmosis-agent=agents.rollout": 'must be "chat"*, got "agents.rollout"; did you mean "agents:rollout"?',
+    f"{TYPED} --osmosis-agent=chat --osmosis-dataset=y.jsonl": 'must be an existing file, got "y.jsonl" (*',
+    f"{TYPED} --osmosis-agent=agents:rollot": 'module "agents" has no "rollot", did you mean "rollout"?',
+    f"{TYPED} --osmosis-agent=agnts:rollout": 'no module "agnts" is installed, *; write or install it, or *',
+}
+
+
+@pytest.fixture(scope="module")
+def refusing(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A workspace in which no command leaves anything."""
+    workspace = Workspace(Shell(tmp_path_factory.mktemp("refusals")), [])
+    workspace.eval()
+    workspace.eval("outside", output={"save_results": True, "output_dir": "../elsewhere"})
+    workspace.write("agents.py", "async def rollout(ctx): ...\n")
+    workspace.write("graded.py", "def score(solution_str, ground_truth): ...\n")
+    workspace.write("configs/training/t.toml", "[experiment]\n")
+    entries = '[[eval]]\nname = "plain"\n[[eval]]\nname = "other"\n'
+    workspace.write("configs/eval/many.toml", f'model = "demo/arithmetic"\ndataset = "x"\n{entries}')
+    for folder in ("tests", "empty"):
+        (workspace.root / folder).mkdir()
+    return workspace
+
+
+@pytest.mark.parametrize(
+    "typed", [pytest.param(typed, marks=[pytest.mark.addon] * typed.startswith("graded.py")) for typed in REFUSED]
+)
+def test_a_command_that_makes_no_sense_is_refused(refusing: Workspace, typed: str) -> None:
+    errors = REFUSED[typed]
+
+    result = refusing.run(*shlex.split(typed), exits=4)
+
+    lines = [line for line in result.errlines if line]
+    patterns = [errors] if isinstance(errors, str) else errors
+    result.stderr.fnmatch_lines_random([f"*{pattern.replace('[', '[[]')}" for pattern in patterns])
+    assert len([line for line in lines if line.startswith("ERROR: ")]) == len(lines) == len(patterns)
+    assert not list(refusing.root.glob(".osmosis/runs/*"))
+
+
+@pytest.mark.journey
+def test_all_problems_of_all_configs_are_listed_with_their_lines_whatever_their_kind(workspace: Workspace) -> None:
+    workspace.eval(
+        experiment={"dataset": "missing", "rollout": "missing", "entrypoint": "main.py"},
+        evaluation={"n": 0, "batch_sizee": 3},
+        model={"api_key_env": "NO_KEY", "base_url": "http://127.0.0.1:9/v1"},
+        secrets={"required": ["NO_TOKEN", "no token"]},
+        baseline={"results": "missing.json"},
+    )
+    workspace.eval("y", experiment={"model_path": "nobody/model"}, rows=[{}, {"user_prompt": None}])
+
+    result = workspace.run(CONFIG, "configs/eval/y.toml", exits=4)
+
+    x = (workspace.root / "configs/eval/x.toml").read_text().splitlines()
+    result.stderr.fnmatch_lines_random(f"""
+        ERROR: configs/eval/x.toml:{x.index("n = 0") + 1}: ?evaluation? n: must be *
+        ERROR: configs/eval/x.toml:{x.index("batch_sizee = 3") + 1}: ?evaluation? batch_sizee: *batch_size*
+        ERROR: configs/eval/x.toml:*: ?experiment? rollout: must be a folder in rollouts*
+        ERROR: dataset "missing": not found; *
+        ERROR: configs/eval/x.toml:*: ?secrets? required: each must be a name that matches*
+        ERROR: secret NO_TOKEN: missing or empty in the environment; *
+        ERROR: secret NO_KEY: missing or empty in the environment; *
+        ERROR: configs/eval/x.toml: ?baseline? results: missing.json does not exist; *
+        ERROR: *nobody*
+        ERROR: data/y.jsonl:2: *user_prompt*
+    """)
+    assert sum(line.startswith("ERROR: ") for line in result.errlines) == 10
+    assert workspace.run(CONFIG, "configs/eval/y.toml", "--osmosis-dry-run", exits=4).errlines == result.errlines
+    assert "INTERNALERROR" not in result.stdout.str()
+    assert not (workspace.root / ".osmosis").exists()
+
+
+def test_a_faulty_key_leads_to_no_further_problem(workspace: Workspace) -> None:
+    """Neither a dataset nor rows are looked for by a wrong name, and no provider by a wrong model."""
+    workspace.eval(
+        experiment={"model_path": 5, "dataset": 5},
+        data={"rows": "x"},
+        secrets={"required": []},
+        rows=[{"user_prompt": 5}],
+    )
+
+    result = workspace.run(CONFIG, exits=4)
+
+    found = sorted(line.partition("] ")[2].partition(":")[0] for line in result.errlines if line)
+    assert found == ["dataset", "model_path", "rows"]
+
+
+@pytest.mark.journey
+def test_code_that_does_not_load_shows_the_users_traceback_once_and_leaves_no_run(workspace: Workspace) -> None:
+    with ChatServer() as server:
+        workspace.eval(
+            agent={"agent": "agents:rollot"},
+            scoring={"eval_fns": ["rewards:score", "rewards:other", "others:score", "others:scor"]},
+            model={"base_url": server.base_url},
+        )
+        workspace.write("rewards.py", "open('tries.txt', 'a').write('x')\nimport helper\n")
+        workspace.write("helper.py", "def load():\n    raise KeyError('no such thing')\n\nload()\n")
+        workspace.write("others.py", "def score(solution_str, ground_truth):\n    return 1.0\n")
+        workspace.write("agents.py", "async def rollout(ctx):\n    return None\n")
+
+        result = workspace.run(CONFIG, exits=4)
+
+        assert not server.requests
+    result.stderr.fnmatch_lines("""
+        ERROR: x: rewards:score: does not load: KeyError: 'no such thing'
+        Traceback (most recent call last):
+          File "*/rewards.py", line 2, in <module>
+          File "*/helper.py", line 2, in load
+        KeyError: 'no such thing'
+        others:scor: module "others" has no "scor", did you mean "score"?
+        agents:rollot: module "agents" has no "rollot", did you mean "rollout"?
+    """)
+    result.stderr.no_fnmatch_line("*rewards:other*")
+    assert (workspace.root / "tries.txt").read_text() == "x", "each module once"
+    assert "pytest_osmosis/" not in result.stderr.str()
+    assert "INTERNALERROR" not in result.stdout.str()
+    assert not workspace.run_dirs()
+
+
+def test_an_unwritable_run_folder_is_reported(workspace: Workspace) -> None:
+    workspace.eval("x", output={"dir": "runs"})
+    workspace.eval("y", output={"dir": "taken"})
+    workspace.write("taken", "a file, where a folder would be")
+
+    result = workspace.run("--osmosis-config=configs/eval/x.toml", "--osmosis-config=configs/eval/y.toml", exits=4)
+
+    result.stderr.fnmatch_lines(
+        ["ERROR: taken: no run can be kept there: *; * name another folder in [[]output[]] dir"]
+    )
+    assert not list((workspace.root / "runs").iterdir())
+
+
+@pytest.mark.slow
+def test_a_session_that_ends_before_the_first_run_leaves_no_run(workspace: Workspace) -> None:
+    workspace.eval()
+    workspace.write("test_broken.py", "raise RuntimeError\n")
+    workspace.run(CONFIG, "test_broken.py", exits=2).assert_outcomes(errors=1)
+    assert not (workspace.root / ".osmosis").exists()
+    workspace.write(
+        "conftest.py",
+        "import pytest\n\n\n@pytest.hookimpl(trylast=True)\n"
+        "def pytest_collection_finish():\n    raise pytest.UsageError('another plugin refuses')\n",
+    )
+    result = workspace.run(CONFIG)
+    assert "another plugin refuses" in result.stdout.str() + result.stderr.str()
+    assert "pass rate" not in result.stdout.str()
+    assert workspace.run_dirs() == []

@@ -1,4 +1,4 @@
-"""`--osmosis-from`: stored rollouts are rescored with the present functions, thresholds and gates."""
+"""Sessions of stored rollouts, which present code, thresholds and gates rescore, and of some rows: --lf and others."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.plugin.workspaces import CONFIG, Workspace, wait_until
+from tests.plugin.workspaces import BROKEN, CONFIG, FAIL, Row, Workspace, read_json, wait_until
 from tests.servers import ChatServer, reply
 
 FROM = "--osmosis-from=latest"
@@ -64,7 +64,6 @@ def test_a_changed_function_is_applied_without_asking_the_model(workspace: Works
     assert workspace.last_failed() == {"configs/eval/x.toml::x[row0-run0]"}
 
 
-@pytest.mark.slow
 def test_functions_are_called_again_only_if_code_changed_or_the_command_says_so(stored_workspace: Workspace) -> None:
     workspace, calls = stored_workspace, stored_workspace.root / "calls"
     (run_dir,) = workspace.run_dirs()
@@ -102,7 +101,6 @@ async def score(solution_str, extra_info, **kwargs):
 """
 
 
-@pytest.mark.slow
 def test_a_killed_rescoring_leaves_the_earlier_scores_and_pays_for_nothing_twice(workspace: Workspace) -> None:
     workspace.eval(rows=[{"name": name} for name in "abc"])
     workspace.run(CONFIG)
@@ -125,7 +123,6 @@ def test_a_killed_rescoring_leaves_the_earlier_scores_and_pays_for_nothing_twice
     workspace.cli("show", "row0-run0").stdout.fnmatch_lines(["*: did not pass"])
 
 
-@pytest.mark.slow
 def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(workspace: Workspace) -> None:
     workspace.write("rewards.py", BY_TRUTH)
     workspace.eval(rows=[{"ground_truth": "0"}, {}, {}, {}])
@@ -151,7 +148,6 @@ def test_changed_rows_are_scored_in_their_new_form_or_not_at_all(workspace: Work
     ]  # fmt: skip
 
 
-@pytest.mark.slow
 def test_rescoring_needs_neither_key_nor_server(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatServer(reply("42")) as server:
         model = {"base_url": server.base_url, "api_key_env": "A_KEY"}
@@ -163,7 +159,6 @@ def test_rescoring_needs_neither_key_nor_server(workspace: Workspace, monkeypatc
     workspace.run(FROM, exits=0).stdout.fnmatch_lines([note])
 
 
-@pytest.mark.slow
 def test_a_change_between_two_inline_sessions_of_a_process_is_seen(workspace: Workspace) -> None:
     workspace.write("rewards.py", COUNTING)
     workspace.write("helpers.py", "given = 1.0\n")
@@ -174,7 +169,6 @@ def test_a_change_between_two_inline_sessions_of_a_process_is_seen(workspace: Wo
     workspace.run(FROM, "--osmosis-inline").assert_outcomes(failed=1)
 
 
-@pytest.mark.slow
 def test_an_eval_without_a_toml_is_rescored_with_the_same_options(workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 0.25}, {"score": 0.75}])
     typed = ("chat", "data/x.jsonl", "rewards:score", "demo/arithmetic", "0.5")
@@ -186,7 +180,6 @@ def test_an_eval_without_a_toml_is_rescored_with_the_same_options(workspace: Wor
     workspace.run("data/x.jsonl::x[row1-run0]", FROM, "--osmosis-pass-threshold=0.8").assert_outcomes(failed=1)
 
 
-@pytest.mark.slow
 def test_runs_that_cannot_be_rescored_are_refused(stored_workspace: Workspace) -> None:
     workspace = stored_workspace
     (run_dir,) = workspace.run_dirs()
@@ -210,7 +203,6 @@ def test_runs_that_cannot_be_rescored_are_refused(stored_workspace: Workspace) -
     assert workspace.results()["rescored"] is None
 
 
-@pytest.mark.slow
 def test_a_score_outside_its_declared_range_is_a_reward_error_and_so_in_a_rescore(workspace: Workspace) -> None:
     rows = [{"score": score} for score in (-1.0, 0.5, 2.0)]
     limits, gate, ranges = {"max_errors": 3}, {"mean": ">= -0.6"}, {"rewards:score": [-1, 1]}
@@ -227,7 +219,6 @@ def test_a_score_outside_its_declared_range_is_a_reward_error_and_so_in_a_rescor
     first.stdout.fnmatch_lines(["*score 2 lies outside [[]scoring] score_ranges, -1 to 1*"])
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("wide_terminal")
 def test_a_rescored_run_is_shown_with_the_present_ground_truth(workspace: Workspace) -> None:
     exact = "def score(solution_str, ground_truth, **kwargs):\n    return float(solution_str == ground_truth)\n"
@@ -244,15 +235,108 @@ def test_a_rescored_run_is_shown_with_the_present_ground_truth(workspace: Worksp
     assert "  expected: 15" in workspace.show("row0-run0"), "a score that is reused keeps its ground truth"
 
 
-@pytest.mark.usefixtures("wide_terminal")
-def test_a_secret_in_a_ground_truth_is_redacted(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SERVICE_KEY", "sk-very-secret-0123456789")
-    row = {"score": 0.0, "ground_truth": "x" * 100 + "sk-very-secret-0123456789"}
-    workspace.eval(rows=[row], secrets={"required": ["SERVICE_KEY"]})
+ROWS: list[Row] = [{}, {"score": 0.0}, {"reward": "raises"}, {}]
 
-    result = workspace.run(CONFIG, "--osmosis-markdown=page.md", "--junitxml=junit.xml")
 
-    result.stdout.fnmatch_lines(['*expected "x*...x*?SERVICE_KEY?" (125 characters)*'])
-    files = [workspace.root / "page.md", workspace.root / "junit.xml", *workspace.run_dirs()[0].glob("*")]
-    said = [path.read_text(encoding="utf-8") for path in files if path.is_file()]
-    assert not [text for text in [*said, *workspace.show("row0-run0")] if "0123456789" in text]
+def ids(*rows: int) -> set[str]:
+    """Return the ids of the first run of each row."""
+    return {f"configs/eval/x.toml::x[row{row}-run0]" for row in rows}
+
+
+@pytest.mark.journey
+def test_lf_selects_runs_that_failed_or_were_not_scored(workspace: Workspace) -> None:
+    workspace.eval(rows=ROWS, limits={"max_errors": 4})
+
+    workspace.run(CONFIG).assert_outcomes(passed=2, failed=1, errors=1)
+    assert workspace.last_failed() == ids(1, 2)
+
+    workspace.run(CONFIG, "--lf").assert_outcomes(failed=1, errors=1)
+    assert len(workspace.run_dirs()) == 2
+    assert sorted(event["row"] for event in workspace.events("start")) == [1, 2]
+
+
+def test_the_second_run_is_compared_with_the_first(workspace: Workspace) -> None:
+    workspace.eval(rows=4)
+    first = workspace.run(CONFIG)
+    workspace.write(
+        "rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return float(ground_truth != '0')\n"
+    )
+
+    listed = workspace.run(CONFIG, "--co")
+    second = workspace.run(CONFIG)
+
+    assert "last eval run" not in first.stdout.str()
+    last = r"  last eval run \(\d{4}-\d\d-\d\d \d\d:\d\d UTC\): 4 rollouts, [\d,]+ tokens, \$0, \S+ s"
+    listed.stdout.re_match_lines([last])
+    second.stdout.re_match_lines(
+        [last, r"against the last eval run \(.* UTC\): 0 rows better, 1 worse; may be chance \(p = 1\)"]
+    )
+    assert workspace.results()["last_run"]["run"] == workspace.run_dirs()[0].name
+    assert "last eval run" not in workspace.run(CONFIG, "--osmosis-n=2").stdout.str(), "it has another plan"
+    assert "against the last eval run" not in workspace.run(CONFIG, "-k", "row1-").stdout.str()
+    assert workspace.results()["last_run"] is None
+
+
+# -- --osmosis-smoke: a few rows go all the way; errors fail the run, scores do not ------------------------
+
+
+GATE = {"pass_rate": ">= 0.9"}
+
+
+def test_the_first_rows_run_once_and_their_scores_decide_nothing(workspace: Workspace) -> None:
+    workspace.eval(rows=[FAIL, *[{}] * 7], evaluation={"n": 3}, gate=GATE, output={"results": "out.json"})
+
+    result = workspace.run(CONFIG, "--osmosis-smoke", "-rPs", exits=0)
+
+    result.assert_outcomes(passed=5, skipped=1)
+    result.stdout.fnmatch_lines(
+        [
+            "  5 rows x 1 run = 5 rollouts, 1 in flight*",
+            "  smoke: first 5 rows, one run each, scores do not decide",
+        ]
+    )
+    result.stdout.fnmatch_lines(["*smoke: passes whatever its score", "score 0 < 1: answered *, expected *"])
+    result.stdout.fnmatch_lines("""
+        smoke: 5 of 24 runs, scores did not decide
+        4 of 5 runs passed
+        gate pass_rate >= 0.9: not decided (only 5 of 24 runs selected)
+    """)
+    assert not (workspace.root / "out.json").exists()
+    published = read_json(workspace.root / "out.partial.json")
+    assert published["partial"] is True
+    assert [(row["row_index"], len(row["runs"])) for row in published["rows"]] == [(row, 1) for row in range(5)]
+    assert published["rows"][0]["runs"][0]["passed"] is False
+
+
+def test_an_error_fails_a_smoke_run_whatever_max_errors_allows(workspace: Workspace) -> None:
+    workspace.eval(rows=[{}, BROKEN, FAIL, {}, {}], limits={"max_errors": 0})
+
+    result = workspace.run(CONFIG, "--osmosis-smoke", exits=1)
+
+    result.assert_outcomes(passed=4, errors=1)
+    result.stdout.fnmatch_lines(["run it again: pytest *row1-run0* --osmosis-smoke"])
+
+
+def test_a_smoke_run_of_all_rows_is_not_a_run_of_the_plan(workspace: Workspace) -> None:
+    workspace.eval(rows=2)
+
+    smoke = workspace.run(CONFIG, "--osmosis-smoke", "--osmosis-smoke-rows=4")
+    whole = workspace.run(CONFIG)
+
+    smoke.stdout.fnmatch_lines(["  smoke: first 2 rows, *", "smoke: 2 of 2 runs, *"])
+    assert read_json(workspace.run_dirs()[0] / "results.json")["partial"] is True
+    assert "last eval run" not in whole.stdout.str()
+
+
+def test_lf_selects_errors_and_forgets_no_failure_that_only_a_score_hides(workspace: Workspace) -> None:
+    rows: list[Row] = [FAIL, {}, BROKEN, {}, {}, FAIL]
+    workspace.eval(rows=rows, limits={"max_errors": 4})
+    workspace.run(CONFIG)
+    assert workspace.last_failed() == ids(0, 2, 5)
+    rows[1:4] = [FAIL, {}, BROKEN]
+    workspace.eval(rows=rows)
+
+    workspace.run(CONFIG, "--osmosis-smoke").assert_outcomes(passed=4, errors=1)
+
+    assert workspace.last_failed() == ids(0, 3, 5)
+    workspace.run(CONFIG, "--osmosis-smoke", "--lf").assert_outcomes(passed=1, errors=1)

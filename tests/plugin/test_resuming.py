@@ -1,6 +1,6 @@
-"""Runs that go on: what is stored is not paid for again, what is missing is made, and what does not fit is refused.
+"""Runs that are stopped or fail, and go on: what is stored is not paid for again, and what does not fit is refused.
 
-The server and the agent count what they were asked.
+-x, --maxfail, Ctrl-C, SIGTERM and kills leave no process behind. The server and the agent count what they were asked.
 """
 
 from __future__ import annotations
@@ -8,16 +8,30 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from tests.plugin.workspaces import Workspace, hosts_under, read_json, wait_until
-from tests.servers import ChatServer, held, reply, status
+from tests.plugin.test_stress import MARK
+from tests.plugin.workspaces import (
+    CONFIG,
+    HURRY,
+    PLAIN_AND_XDIST,
+    UNDER_XDIST,
+    Workspace,
+    constants,
+    hosts_under,
+    junit_cases,
+    processes_with,
+    read_json,
+    wait_until,
+)
+from tests.servers import ChatServer, by_row, held, reply, status
 
-CONFIG = "configs/eval/x.toml"
+EVAL_X = "configs/eval/x.toml"
 RESUME = "--osmosis-resume"
 AGENT = """
 import asyncio, os
@@ -58,7 +72,7 @@ def test_after_ctrl_c_the_last_line_is_the_command_that_goes_on(workspace: Works
     workspace.hurry()
     with ChatServer(reply("42"), held(reply("42"))) as server:
         workspace.eval("x", rows=5, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
-        session = workspace.start(CONFIG, "--osmosis-no-probe", "-k", "row0 or row1 or row2 or row3 or row4")
+        session = workspace.start(EVAL_X, "--osmosis-no-probe", "-k", "row0 or row1 or row2 or row3 or row4")
         wait_until(lambda: len(server.requests) == 3, "three requests")
         wait_until(lambda: workspace.events("score") and len(workspace.events("start")) == 3, "the first score")
         session.interrupt()
@@ -96,11 +110,11 @@ def test_after_ctrl_c_the_last_line_is_the_command_that_goes_on(workspace: Works
 def test_a_finished_run_is_reported_from_its_journal_with_the_same_status(workspace: Workspace) -> None:
     with_agent(workspace, gate={"pass_rate": ">= 0.9"})
     workspace.eval("x", rows=[{}, {"score": 0.0}], agent={"agent": "agent:rollout"}, gate={"pass_rate": ">= 0.9"})
-    first = workspace.run(CONFIG, "--osmosis-run=one", "-rA")
+    first = workspace.run(EVAL_X, "--osmosis-run=one", "-rA")
     journal = (workspace.run_dirs("one")[-1] / "journal.jsonl").read_bytes()
 
-    again = workspace.run(CONFIG, "--osmosis-run=one", "-rA")
-    nothing = workspace.run(CONFIG, RESUME)
+    again = workspace.run(EVAL_X, "--osmosis-run=one", "-rA")
+    nothing = workspace.run(EVAL_X, RESUME)
 
     assert (first.ret, again.ret, nothing.ret) == (1, 1, 4)
     assert calls(workspace).total() == 2
@@ -114,7 +128,7 @@ def test_a_finished_run_is_reported_from_its_journal_with_the_same_status(worksp
     assert not again.outlines[-1].startswith("pytest")
 
     (workspace.run_dirs("one")[-1] / "journal.jsonl").write_text("")
-    emptied = workspace.run(CONFIG, "--osmosis-run=one", exits=4)
+    emptied = workspace.run(EVAL_X, "--osmosis-run=one", exits=4)
     assert calls(workspace).total() == 2, "what was paid for is not made again unasked"
     emptied.stderr.fnmatch_lines(["*run one: its journal * is empty, though results were written*"])
 
@@ -124,13 +138,13 @@ def test_failures_of_the_infrastructure_are_repeated_and_others_on_request(works
         model = {"base_url": server.base_url, "max_retries": 0}
         with_agent(workspace, rows=5, model=model, limits={"max_errors": 5})
         (workspace.root / "broken-4").touch()
-        first = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-no-probe")
+        first = workspace.run(EVAL_X, "--osmosis-run=one", "--osmosis-no-probe")
         failed = workspace.results("one")["summary"]["boundaries"]
-        plain = workspace.run(CONFIG, RESUME, "--osmosis-no-probe")
+        plain = workspace.run(EVAL_X, RESUME, "--osmosis-no-probe")
         after_plain = workspace.results("one")["summary"]["boundaries"]
         calls_before = calls(workspace)
         (workspace.root / "broken-4").unlink()
-        retried = workspace.run(CONFIG, RESUME, "--osmosis-retry-failed", "--osmosis-no-probe")
+        retried = workspace.run(EVAL_X, RESUME, "--osmosis-retry-failed", "--osmosis-no-probe")
 
     assert (first.ret, plain.ret, retried.ret) == (1, 1, 0)
     assert (failed, after_plain) == ({"agent": 1, "model": 1, "provider": 1}, {"agent": 1, "model": 1})
@@ -145,33 +159,33 @@ def test_failures_of_the_infrastructure_are_repeated_and_others_on_request(works
 
 def test_a_run_grows_by_n_by_rows_and_by_parts(workspace: Workspace) -> None:
     with_agent(workspace, rows=4)
-    part = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=3", "-k", "row1")
+    part = workspace.run(EVAL_X, "--osmosis-run=one", "--osmosis-limit=3", "-k", "row1")
     assert (part.ret, calls(workspace)) == (0, Counter({1: 1}))
 
-    whole = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=3", "--osmosis-inline")
+    whole = workspace.run(EVAL_X, "--osmosis-run=one", "--osmosis-limit=3", "--osmosis-inline")
     assert (whole.ret, calls(workspace)) == (0, Counter({0: 1, 1: 1, 2: 1}))
 
-    grown = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-n=2", "--osmosis-granularity=row")
+    grown = workspace.run(EVAL_X, "--osmosis-run=one", "--osmosis-n=2", "--osmosis-granularity=row")
     assert (grown.ret, calls(workspace)) == (0, Counter({0: 2, 1: 2, 2: 2, 3: 2}))
     found = workspace.results("one")
     assert (found["summary"]["total_runs"], found["partial"]) == (8, False)
 
-    workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-limit=3", exits=4).stderr.fnmatch_lines(
+    workspace.run(EVAL_X, "--osmosis-run=one", "--osmosis-limit=3", exits=4).stderr.fnmatch_lines(
         ["*cannot be resumed*these changed:", "*n: 2 -> 1, and it may only grow", "*selected rows*"]
     )
 
-    seen = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-n=2", "-k", "row0")
+    seen = workspace.run(EVAL_X, "--osmosis-run=one", "--osmosis-n=2", "-k", "row0")
     assert (seen.ret, calls(workspace).total()) == (0, 8)
     assert workspace.results("one")["summary"]["total_runs"] == 8, "a part does not replace the results of the whole"
 
 
 def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(workspace: Workspace) -> None:
     with_agent(workspace, rows=2)
-    workspace.run(CONFIG, "--osmosis-run=one")
+    workspace.run(EVAL_X, "--osmosis-run=one")
     workspace.write("agent.py", AGENT.replace("the agent broke", "it broke"))
 
-    refused = workspace.run(CONFIG, "--osmosis-run=one")
-    fresh = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-fresh")
+    refused = workspace.run(EVAL_X, "--osmosis-run=one")
+    fresh = workspace.run(EVAL_X, "--osmosis-run=one", "--osmosis-fresh")
 
     assert (refused.ret, fresh.ret) == (4, 0)
     refused.stderr.fnmatch_lines(["*run one: cannot be resumed*", "*agent.py: changed"])
@@ -181,7 +195,7 @@ def test_changed_code_refuses_before_any_request_and_fresh_keeps_the_old_run(wor
     assert workspace.results("one")["provenance"]["sessions"] == 1
 
     workspace.write("agent.py", "import nowhere_at_all\n")
-    workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-fresh", exits=4)
+    workspace.run(EVAL_X, "--osmosis-run=one", "--osmosis-fresh", exits=4)
     assert {path.name for path in archived.parent.iterdir()} == {"one", archived.name}, "nothing is taken away"
     assert (workspace.run_dirs("one")[-1] / "results.json").exists()
 
@@ -191,10 +205,10 @@ def test_after_maxfail_the_command_lifts_it(workspace: Workspace) -> None:
     workspace.write("agent.py", AGENT)
     workspace.eval("x", rows=[{"score": 0.0}, *({} for _ in range(5))], agent={"agent": "agent:rollout"})
     (workspace.root / "slow-2").touch()
-    stopped = workspace.run(CONFIG, "-x")
+    stopped = workspace.run(EVAL_X, "-x")
     (workspace.root / "slow-2").unlink()
     lost = calls(workspace) - Counter(event["row"] for event in workspace.events("rollout"))
-    assert stopped.outlines[-1].endswith(f"{CONFIG} -x --maxfail=0 {RESUME}")
+    assert stopped.outlines[-1].endswith(f"{EVAL_X} -x --maxfail=0 {RESUME}")
 
     resumed = paste(workspace, "\n".join(stopped.outlines))
 
@@ -204,12 +218,12 @@ def test_after_maxfail_the_command_lifts_it(workspace: Workspace) -> None:
 
 def test_without_a_name_the_newest_run_that_fits_goes_on(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)
-    now, part = (CONFIG, "--osmosis-limit=2"), ("-k", "row0")
+    now, part = (EVAL_X, "--osmosis-limit=2"), ("-k", "row0")
     workspace.run(*now, "--osmosis-run=fits", *part)
     workspace.run(*now, "--osmosis-run=done")
     workspace.run(*now, "--osmosis-run=hot", "--osmosis-temperature=0.9", *part)
     workspace.run(*now, "--osmosis-run=twice", "--osmosis-n=2", *part)
-    workspace.run(CONFIG, "--osmosis-run=more", "--osmosis-limit=3", *part)
+    workspace.run(EVAL_X, "--osmosis-run=more", "--osmosis-limit=3", *part)
     workspace.run(*now, "--osmosis-run=other", "--osmosis-model=demo/judge", *part)
     workspace.run(*now, "--osmosis-run=other-done", "--osmosis-model=demo/judge")
     before = calls(workspace).total()
@@ -237,10 +251,10 @@ def test_without_a_name_the_newest_run_that_fits_goes_on(workspace: Workspace) -
 
 def test_without_a_name_no_run_grows_by_n_and_rows_may_be_added(workspace: Workspace) -> None:
     with_agent(workspace, rows=3)
-    workspace.run(CONFIG, "--osmosis-limit=2", "--osmosis-run=one")
+    workspace.run(EVAL_X, "--osmosis-limit=2", "--osmosis-run=one")
 
-    refused = workspace.run(CONFIG, "--osmosis-n=2", RESUME)
-    grown = workspace.run(CONFIG, RESUME)
+    refused = workspace.run(EVAL_X, "--osmosis-n=2", RESUME)
+    grown = workspace.run(EVAL_X, RESUME)
 
     assert (refused.ret, grown.ret, calls(workspace)) == (4, 0, Counter(range(3)))
     refused.stderr.fnmatch_lines(["  one: [[]evaluation] n: 1 -> 2; --osmosis-run=one adds them"])
@@ -249,8 +263,8 @@ def test_without_a_name_no_run_grows_by_n_and_rows_may_be_added(workspace: Works
 def test_of_several_evals_none_is_reported_from_a_run_that_does_not_fit(workspace: Workspace) -> None:
     with_agent(workspace, rows=2)
     workspace.eval("y", rows=2)
-    both = (CONFIG, "configs/eval/y.toml", "--osmosis-model=demo/arithmetic")
-    workspace.run(CONFIG, "--osmosis-run=x1", "--osmosis-model=demo/judge")
+    both = (EVAL_X, "configs/eval/y.toml", "--osmosis-model=demo/arithmetic")
+    workspace.run(EVAL_X, "--osmosis-run=x1", "--osmosis-model=demo/judge")
     workspace.run("configs/eval/y.toml", "--osmosis-run=y1", "-k", "row0")
 
     result = workspace.run(*both, RESUME)
@@ -280,9 +294,9 @@ def test_a_judge_that_could_not_be_asked_is_asked_again(workspace: Workspace) ->
         judged = {"model_path": "served", "base_url": judge.base_url, "max_retries": 0}
         scoring = {"eval_fns": ["rewards:score"], "rubric": "Is the number right?"}
         with_agent(workspace, rows=3, scoring=scoring, judge=judged, limits={"max_errors": 3})
-        first = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-no-probe")
+        first = workspace.run(EVAL_X, "--osmosis-run=one", "--osmosis-no-probe")
         asked = len(judge.requests)
-        again = workspace.run(CONFIG, "--osmosis-run=one", "--osmosis-no-probe")
+        again = workspace.run(EVAL_X, "--osmosis-run=one", "--osmosis-no-probe")
     assert (first.ret, again.ret) == (1, 0)
     assert (calls(workspace), asked, len(judge.requests)) == (Counter(range(3)), 3, 4)
     found = workspace.results("one")
@@ -301,10 +315,10 @@ def test_a_judge_that_could_not_be_asked_is_asked_again(workspace: Workspace) ->
 )
 def test_runs_of_every_kind_go_on(workspace: Workspace, words: list[str], n_rollouts: int) -> None:
     with_agent(workspace, rows=3)
-    workspace.run(CONFIG, "--osmosis-run=one", *words, "-k", "row0")
+    workspace.run(EVAL_X, "--osmosis-run=one", *words, "-k", "row0")
     assert 0 < calls(workspace).total() < n_rollouts
 
-    workspace.run(CONFIG, "--osmosis-run=one", *words, exits=0)
+    workspace.run(EVAL_X, "--osmosis-run=one", *words, exits=0)
 
     assert calls(workspace).total() == n_rollouts
     assert workspace.results("one")["provenance"]["sessions"] == 2
@@ -319,7 +333,201 @@ def test_after_an_internal_error_of_pytest_the_command_is_printed_too(workspace:
         "def pytest_runtest_logreport(report):\n    if 'row0' in report.nodeid: raise OSError('no')\n",
     )
 
-    broken = workspace.run(CONFIG, "-pbroken_plugin", "--osmosis-run=one", exits=3)
+    broken = workspace.run(EVAL_X, "-pbroken_plugin", "--osmosis-run=one", exits=3)
 
     assert broken.outlines[-1].startswith("pytest ")
-    assert broken.outlines[-1].endswith(f"{CONFIG} -pbroken_plugin --osmosis-run=one")
+    assert broken.outlines[-1].endswith(f"{EVAL_X} -pbroken_plugin --osmosis-run=one")
+
+
+@PLAIN_AND_XDIST
+def test_maxfail_keeps_further_runs_from_beginning(workspace: Workspace) -> None:
+    with ChatServer(by_row({0: [reply("42")], 1: [reply("42")]}, held(reply("42")))) as server:
+        workspace.hurry()
+        model = {"base_url": server.base_url}
+        workspace.eval(rows=[{"score": 0.0}] * 8, evaluation={"batch_size": 2}, execution={"hosts": 1}, model=model)
+
+        result = workspace.run(CONFIG, "--maxfail=2", "--osmosis-no-probe", "--junitxml=junit.xml")
+
+        assert result.ret == (2 if workspace.distributed else 1)
+        assert result.parseoutcomes()["failed"] == 2
+        assert server.max_in_flight <= 2
+        assert len(server.requests) <= 5
+    results = workspace.results()
+    assert results["status"] == "stopped"
+    assert results["summary"]["total_runs"] == results["summary"]["measured"] == 2
+    assert len(results["pending"]) == 6
+    cases = junit_cases(workspace.root / "junit.xml").values()
+    assert sum(case.find("failure") is not None for case in cases) == 2, "what was prevented has no report"
+    assert all(pending["reason"] for pending in results["pending"])
+    assert not hosts_under(workspace.root)
+
+
+@PLAIN_AND_XDIST
+def test_x_ends_evals_that_have_not_started(workspace: Workspace) -> None:
+    with ChatServer(by_row({0: [reply("42")]}, held(reply("42")))) as server, ChatServer() as of_y:
+        workspace.hurry()
+        workspace.eval("x", rows=[{"score": 0.0}, {}], model={"base_url": server.base_url})
+        workspace.eval("y", rows=2, model={"base_url": of_y.base_url})
+
+        result = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml", "-x", "--osmosis-no-probe")
+
+        assert result.ret == (2 if workspace.distributed else 1)
+        assert not of_y.requests
+    pending = workspace.results("y")["pending"]
+    assert len(pending) == 2
+    assert all(run["reason"] for run in pending)
+    assert not hosts_under(workspace.root)
+
+
+@pytest.mark.parametrize("status", [7, 0])
+def test_an_exit_status_that_a_test_sets_stays_and_what_ran_is_printed(workspace: Workspace, status: int) -> None:
+    workspace.hurry()
+    workspace.write("test_python.py", f"import pytest\ndef test_python(): pytest.exit('bye', {status})\n")
+    with ChatServer(held(reply("42"))) as server:
+        workspace.eval(rows=4, gate={"pass_rate": ">= 0.9"}, model={"base_url": server.base_url})
+
+        result = workspace.run(CONFIG, "test_python.py", "--osmosis-no-probe")
+
+    assert result.ret == status
+    summaries = [line for line in result.outlines if line.startswith("results: .osmosis/runs/x-")]
+    assert len(summaries) == 1
+    assert workspace.results()["status"] == "stopped"
+
+
+def test_a_test_that_exits_under_xdist_is_not_green(workspace: Workspace) -> None:
+    workspace.hurry()
+    workspace.eval(rows=4)
+    workspace.write("test_python.py", "import pytest\ndef test_python(): pytest.exit('bye', 7)\n")
+
+    result = workspace.run(CONFIG, "test_python.py", "-n2")
+
+    assert result.ret == pytest.ExitCode.INTERNAL_ERROR, "xdist itself does not survive it"
+    result.stdout.fnmatch_lines(["results: .osmosis/runs/x-*"])
+
+
+@PLAIN_AND_XDIST
+def test_a_python_test_that_fails_stops_evals(workspace: Workspace) -> None:
+    with ChatServer(held(reply("42"))) as server:
+        workspace.hurry()
+        workspace.eval(rows=4, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
+        workspace.write("test_python.py", "def test_python(): raise AssertionError\n")
+
+        result = workspace.run(CONFIG, "test_python.py", "-x", "--osmosis-no-probe")
+
+    assert result.ret == (2 if workspace.distributed else 1)
+    assert len(workspace.results()["pending"]) == 4
+    assert not hosts_under(workspace.root)
+
+
+@PLAIN_AND_XDIST
+@pytest.mark.parametrize("twice", [False, True], ids=["SIGTERM", "Ctrl-C twice"])
+def test_sigterm_and_a_second_ctrl_c_end_at_once_and_keep_finished_runs(workspace: Workspace, twice: bool) -> None:
+    with ChatServer(reply("42"), held(reply("42"))) as server:
+        workspace.hurry()
+        workspace.eval("x", rows=6, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
+        workspace.eval("y", rows=2)
+        if twice:
+            workspace.write("hurry.py", constants({**HURRY, "plugin.eval_queue.INTERRUPT_GRACE_S": 600.0}))
+        session = workspace.start(CONFIG, "--osmosis-no-probe")
+        wait_until(lambda: len(server.requests) == 3, "three requests")
+        wait_until(lambda: workspace.events("score") and len(workspace.events("start")) == 3, "the first score")
+
+        if twice:
+            session.interrupt()
+            wait_until(lambda: workspace.events("skip"), "the first Ctrl-C to be heeded")
+            session.interrupt()
+        else:
+            session.terminate()
+
+        assert session.wait() == 2, session.output
+    results = workspace.results("x")
+    assert len(results["pending"]) == 5
+    assert all(run["reason"] for run in results["pending"])
+    if not twice:
+        assert results["summary"]["total_runs"] == 1
+        assert "\ninterrupted: 3 of 6 runs never started, 2 did not finish\n" in session.output
+    assert "INTERNALERROR" not in session.output
+    assert not hosts_under(workspace.root)
+
+
+C_LOOP = """
+import itertools, os, pathlib
+
+def loop():
+    pathlib.Path(f"looping-{os.getpid()}").touch()
+    sum(itertools.repeat(0))  # holds the lock of the interpreter for ever
+"""
+LOOPING = "from c_loop import loop\n\nasync def rollout(ctx):\n    loop()\n"
+FORKING = """
+import os
+from c_loop import loop
+
+async def rollout(ctx):
+    if os.fork() == 0:
+        loop()
+    while not any(name.startswith("looping") for name in os.listdir()):
+        pass
+    loop()
+"""
+ASYNC_SCORE = "from c_loop import loop\n\nasync def score(solution_str):\n    loop()\n"
+SCORE = "from c_loop import loop\n\ndef score(solution_str, ground_truth):\n    loop()\n"
+
+
+@pytest.fixture
+def marked(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[int]]:
+    """Return the function that finds the processes which the test started."""
+    mark = uuid.uuid4().hex
+    monkeypatch.setenv(MARK, mark)
+    return lambda: processes_with(f"{MARK}={mark}")
+
+
+def killed_in_loops(workspace: Workspace, n_loops: int, *args: str) -> None:
+    """Start pytest, and kill it once `n_loops` processes are in a loop."""
+    workspace.write("c_loop.py", C_LOOP)
+    session = workspace.start(*args)
+    wait_until(lambda: len(list(workspace.root.glob("looping-*"))) >= n_loops, "processes in a C loop")
+    session.kill_only()
+
+
+@pytest.mark.parametrize(
+    ("agent", "rewards", "n_loops"),
+    [(LOOPING, SCORE, 1), (FORKING, SCORE, 2), (None, SCORE, 1), (None, ASYNC_SCORE, 1)],
+    ids=["agent", "forked by an agent", "scorer", "async scoring"],
+)
+def test_hosts_end_with_a_killed_pytest(
+    workspace: Workspace, marked: Callable[[], list[int]], agent: str | None, rewards: str, n_loops: int
+) -> None:
+    workspace.write("rewards.py", rewards)
+    if agent is not None:
+        workspace.write("agent.py", agent)
+    workspace.eval(rows=2, agent={"agent": "agent:rollout"} if agent else {})
+    killed_in_loops(workspace, n_loops, "--osmosis-config=configs/eval/x.toml")
+    wait_until(lambda: not marked(), "the hosts to end")
+
+
+@pytest.mark.parametrize(
+    ("workspace", "args"),
+    [([], ("--osmosis-lab", "-klab")), (["-n2"], ("-k", "cases"))],
+    ids=["children of the lab", "workers of xdist"],
+    indirect=["workspace"],
+)
+def test_tests_of_reward_functions_end_with_a_killed_pytest(
+    workspace: Workspace, marked: Callable[[], list[int]], args: tuple[str, ...]
+) -> None:
+    workspace.write("rewards.py", SCORE)
+    workspace.write("rewards.cases.toml", '[[score]]\nsolution_str = "1"\nground_truth = "1"\nexpect = 1\n')
+    killed_in_loops(workspace, 1, "rewards.py", *args)
+    wait_until(lambda: not marked(), "the processes to end")
+
+
+@UNDER_XDIST
+def test_children_of_the_lab_end_with_a_killed_worker(workspace: Workspace, marked: Callable[[], list[int]]) -> None:
+    workspace.write("c_loop.py", C_LOOP)
+    workspace.write("rewards.py", SCORE)
+    session = workspace.start("rewards.py", "--osmosis-lab", "-klab")
+    wait_until(lambda: list(workspace.root.glob("looping-*")), "a process in a C loop")
+    looping = {int(path.name.partition("-")[2]) for path in workspace.root.glob("looping-*")}
+    session.kill_workers()
+    wait_until(lambda: not looping & set(marked()), "the processes of the lab to end")
+    session.kill_only()
+    wait_until(lambda: not marked(), "every process to end")

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.plugin import test_entries, test_granularity, test_training_configs
+from tests.plugin import test_marks, test_several_evals
 from tests.plugin.under_xdist import Copy, differences
 from tests.plugin.workspaces import BROKEN, FAIL, PASS, Session, wait_until
 from tests.servers import Exchange, reply, status
@@ -174,7 +174,7 @@ def baselines(copy: Copy) -> None:
 
 def rows(copy: Copy) -> None:
     """A test for each row, which reports three runs; then `--lf` by runs, and by rows again."""
-    test_granularity.prepare(copy, test_granularity.ROWS[:3], execution={}, limits={"max_errors": 9})
+    test_marks.prepare(copy, test_marks.ROWS[:3], execution={}, limits={"max_errors": 9})
     by_row = "--osmosis-granularity=row"
     copy.command(1, X, by_row, "-v", *JUNIT)
     copy.command(1, X, "--lf", "-v", *JUNIT)
@@ -238,7 +238,7 @@ def several(copy: Copy) -> None:
 def entries(copy: Copy) -> None:
     """Three evals of one config, compared and recorded, and tests over rollouts: of one, and of none."""
     copy.eval(rows=2)
-    copy.write(test_entries.PATH, test_entries.MANY)
+    copy.write(test_several_evals.PATH, test_several_evals.MANY)
     for name in ("plain", "nix"):
         copy.write(
             f"test_{name}.py",
@@ -345,7 +345,7 @@ def laboratory(copy: Copy) -> None:
 
 def preflight(copy: Copy) -> None:
     """A training config whose model rolls out a few rows."""
-    test_training_configs.training(copy)
+    test_several_evals.training(copy)
     copy.command(0, "configs/training/x.toml", f"--osmosis-base-url={copy.server.base_url}", "-rA", *JUNIT)
 
 

@@ -69,7 +69,6 @@ def pytest_collection_finish():
     if "PYTEST_XDIST_WORKER" in os.environ:
         pathlib.Path("collected-" + os.environ["PYTEST_XDIST_WORKER"]).touch()
 """
-PATIENT = constants({"plugin.eval_queue.INTERRUPT_GRACE_S": 600.0})
 
 
 class Place:
@@ -217,7 +216,7 @@ def test_a_session_that_is_ended_leaves_nothing(
 ) -> None:
     weather = Weather(3, faults=0.05, held_from=8)
     here = place(arguments)
-    here.workspace.write("patient.py", PATIENT)
+    here.workspace.write("patient.py", constants({"plugin.eval_queue.INTERRUPT_GRACE_S": 600.0}))
     with ChatServer(weather) as server:
         here.eval(server)
         session = here.start(*(["-ppatient"] if how == "Ctrl-C twice" else []))

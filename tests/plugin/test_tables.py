@@ -189,14 +189,11 @@ def make(workspace: Workspace, server: ChatServer, *, gated: bool) -> None:
         workspace.eval(name, [row], ".", evaluation={"pass_threshold": 0.5, **limit}, **tables)
 
 
-NO_OUTCOME = ("properties", "system-out")
-
-
 def reported(workspace: Workspace) -> dict[str, tuple[str, str]]:
     """Return the kind and message of each test in JUnit XML, by the test's name."""
     reports = {}
     for name, case in junit_cases(workspace.root / "junit.xml").items():
-        child = next((child for child in case if child.tag not in NO_OUTCOME), None)
+        child = next((child for child in case if child.tag not in ("properties", "system-out")), None)
         kind = "passed" if child is None else child.get("type", child.tag).removeprefix("pytest.")
         reports[name] = (kind, "" if child is None else child.attrib["message"])
     return reports
@@ -237,7 +234,6 @@ def test_a_systemic_stop_is_reported_as_an_error(session: Session) -> None:
 # -- exit codes -------------------------------------------------------------------------------------------
 
 ANY_ERRORS = {"max_errors": 9}
-NAMED = "--osmosis-config=configs/eval"
 WARNS = "import warnings\n\ndef test_warns(): warnings.warn('beware')\n"
 NO_WARNINGS = ("test_warns.py", "--max-warnings=0")
 RAISES = "def pytest_runtest_logfinish(): raise RuntimeError('a plugin broke')\n"
@@ -308,7 +304,7 @@ def test_the_exit_code_is_the_one_in_the_table(workspace: Workspace, case: Case,
     for path, text in case.files.items():
         workspace.write(path, text)
 
-    result = workspace.run(NAMED, *case.arguments)
+    result = workspace.run("--osmosis-config=configs/eval", *case.arguments)
 
     assert result.ret == exit_code, result.outlines
     assert ("INTERNALERROR" in result.stdout.str()) == (case.exit == 3)

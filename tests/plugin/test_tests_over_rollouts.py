@@ -46,16 +46,14 @@ def product(body: Mapping[str, Any]) -> str:
     return str(a * b)
 
 
-def with_references(*rows: Row, n: int = 0) -> list[Row]:
-    """Return rows whose reference solution is their ground truth, and `n` more rows with nothing else."""
-    all_rows = [*rows, *[{} for _ in range(n)]]
-    return [{"solution_str": str(index * 2), **row} for index, row in enumerate(all_rows)]
+REFERENCES: list[Row] = [{"solution_str": str(index * 2)} for index in range(5)]
+"""Rows whose reference solution is their ground truth."""
 
 
-def make(workspace: Workspace, tests: str = TESTS, *, rows: list[Row] | None = None, **tables: Any) -> None:
+def make(workspace: Workspace, tests: str = TESTS, *, rows: list[Row] = REFERENCES, **tables: Any) -> None:
     """Write an eval, and a file with tests over its rollouts."""
     workspace.ini("pythonpath = .", "addopts = --strict-markers")
-    workspace.eval(rows=with_references(n=5) if rows is None else rows, **tables)
+    workspace.eval(rows=rows, **tables)
     workspace.write("tests/test_x.py", tests)
 
 

@@ -23,7 +23,6 @@ from pytest_osmosis.models.embedded import EmbeddedModel
 DEADLINE_S = 60
 CHAT = "/v1/chat/completions"
 MESSAGES = "/v1/messages"
-ANSWER = "17 * 23 = 391\n#### 391"
 QUESTION: list[dict[str, Any]] = [{"role": "user", "content": "What is 17 * 23?"}]
 
 
@@ -47,7 +46,7 @@ async def test_each_api_answers_whole_and_streamed() -> None:
             whole = await client.post(path, json=sent)
             streamed = await client.post(path, json={**sent, "stream": True})
             assert (whole.status, streamed.status, streamed.content_type) == (200, 200, "text/event-stream")
-            assert json.dumps(ANSWER) in await whole.text()
+            assert json.dumps("17 * 23 = 391\n#### 391") in await whole.text()
 
 
 async def test_a_seed_gets_the_reply_of_the_embedded_model() -> None:

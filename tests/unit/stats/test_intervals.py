@@ -112,11 +112,9 @@ def test_no_values_and_values_outside_the_range_have_no_interval(rows: list[list
 
 # -- coverage ---------------------------------------------------------------------------------------------
 
-values_of_rows = st.dictionaries(st.sampled_from([0.0, 0.2, 0.4, 0.8, 1.0]), st.integers(1, 30), min_size=1)
-
 
 @settings(max_examples=30, deadline=None)
-@given(values_of_rows, st.floats(0, 1))
+@given(st.dictionaries(st.sampled_from([0.0, 0.2, 0.4, 0.8, 1.0]), st.integers(1, 30), min_size=1), st.floats(0, 1))
 def test_the_measured_coverage_is_that_of_the_printed_interval(rows: dict[float, int], truth: float) -> None:
     interval = gaffke([[value] for value, n_rows in rows.items() for _ in range(n_rows)])
     if min(abs(truth - interval.low), abs(truth - interval.high)) < 1e-8:
@@ -206,9 +204,6 @@ def test_an_interval_that_ends_at_0_contains_it() -> None:
         assert intervals.agreeing(interval, 0.5, lambda: 0.1, "t") is interval
 
 
-PROBABILITIES = [Fraction(1, 10**6), *(Fraction(i, 100) for i in (1, 5, 20, 40, 50, 60, 80, 95, 99))]
-
-
 def beta(passed: int, failed: int, x: Fraction) -> float:
     """The distribution of the order statistic: at least `passed` of n uniform variables lie below x."""
     n, part, whole = passed + failed - 1, x.numerator, x.denominator
@@ -222,7 +217,7 @@ def beta(passed: int, failed: int, x: Fraction) -> float:
 def test_single_runs_that_pass_or_fail_have_a_mean_with_the_beta_distribution(passed: int, failed: int) -> None:
     rows = [RowGroup(1, 1, passed), RowGroup(0, 1, failed)]
 
-    for x in PROBABILITIES:
+    for x in [Fraction(1, 10**6), *(Fraction(i, 100) for i in (1, 5, 20, 40, 50, 60, 80, 95, 99))]:
         expected = beta(passed, failed, x)
         assert chance_at_most(float(x), rows) == pytest.approx(expected, rel=1e-9, abs=1e-200)
 

@@ -1,18 +1,31 @@
-"""Untrusted text holds nothing that a terminal, XML or a runner of CI would obey; and numbers in messages."""
+"""Untrusted text holds nothing that a terminal, XML or a runner of CI would obey; objects, errors and chats in words.
+
+The answer in a conversation, and where the rollout begins, are found in messages of any agent framework.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 import unicodedata
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pytest_osmosis
+from pytest_osmosis.report.failure_text import conversation_lines
+from pytest_osmosis.text import user_code
+from pytest_osmosis.text.chat_messages import answer_fault, answer_of, as_chat_messages, prompt_length, refusal_of
 from pytest_osmosis.text.numbers import distinguishable, score, seconds
 from pytest_osmosis.text.redaction import Sanitizer
 from pytest_osmosis.text.safe import dumps, escaped, loads, one_line, shortened
+from tests.hostile.hostile_objects import ERRORS, VALUES
 from tests.hostile.sweep import control_sequences
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
@@ -119,3 +132,217 @@ def test_a_value_and_its_bound_look_different_if_they_are(value: float, bound: f
     shown_value, shown_bound = map(float, distinguishable(value, bound))
 
     assert (shown_value >= shown_bound) == (value >= bound)
+
+
+PACKAGE = Path(pytest_osmosis.__file__).parent
+
+
+OWN = ("/evals/rewards.py", f"{PACKAGE}-of-mine/agent.py")
+OTHERS = (
+    *(str(PACKAGE / "host/core.py"), os.__file__, "<frozen importlib._bootstrap>", "<string>"),
+    "/evals/.venv/lib/python3.12/site-packages/openai/client.py",
+    "/usr/lib/python3/dist-packages/numpy/core.py",
+)
+
+
+def test_only_files_that_the_user_wrote_are_the_users_own() -> None:
+    assert [file for file in OWN + OTHERS if user_code.is_users_own(file)] == [*OWN]
+
+
+def test_our_files_are_recognised_in_tracebacks_and_without_a_frame_nothing_is_user_code() -> None:
+    core = PACKAGE / "host/core.py"
+    files = {core: True, core.resolve(): True, Path(f"{PACKAGE}-of-mine/agent.py"): False}
+    assert user_code.is_ours(str(core))
+    assert {file: user_code.names_our_file(f'  File "{file}", line 3 in perform') for file in files} == files
+    assert (user_code.runs_user_code(None), user_code.user_stack(None)) == (False, "")
+
+
+def test_the_standard_library_called_by_user_code_counts_as_user_code() -> None:
+    stacks = []
+
+    def default(_: object) -> str:
+        frame = sys._getframe(1)  # in json, which was called from here
+        assert user_code.is_python(frame.f_code.co_filename)
+        assert user_code.runs_user_code(frame)
+        stacks.append(user_code.user_stack(frame))
+        return ""
+
+    json.JSONEncoder(default=default, indent=1).encode(object())
+    assert "test_the_standard_library_called_by_user_code" in stacks[0]
+
+
+def test_a_cause_within_this_package_has_its_text_and_no_frames() -> None:
+    try:
+        try:
+            user_code.number_of("a")
+        except Exception as cause:
+            raise ValueError("no score") from cause.with_traceback(
+                None if cause.__traceback__ is None else cause.__traceback__.tb_next
+            )
+    except ValueError as error:
+        shown = user_code.user_traceback(error)
+
+    assert shown.startswith("pytest_osmosis.text.user_code.UserValueFault: must return a number, got str")
+    assert shown.count("Traceback (most recent call last)") == 1
+    assert "user_code.py" not in shown
+    assert f'File "{__file__}"' in shown
+
+
+MOST_CHARS = 3 * user_code.MAX_ERROR_CHARS
+HANGING = {"hangingrepr", "strhangs"}
+RAISING = {"hostileclass", "hostilefloat", "hostileint", "zero", "zero2", "shaperaises", "getattr"}
+"""Objects whose own code raises when they are asked whether they are numbers."""
+
+
+@pytest.mark.parametrize("name", sorted(VALUES.keys() - HANGING - {"exitrepr", "zero2"}))
+def test_every_object_can_be_described(name: str) -> None:
+    assert isinstance(user_code.type_name(VALUES[name]), str)
+    assert len(user_code.described(VALUES[name])) <= 80
+
+
+@pytest.mark.parametrize("name", sorted(VALUES.keys() - HANGING - RAISING - {"exitrepr"}))
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_every_object_is_a_number_or_none(name: str) -> None:
+    try:
+        assert type(user_code.number_of(VALUES[name])) is float
+    except user_code.UserValueFault as error:
+        assert len(str(error)) < 200  # noqa: PT017
+
+
+@pytest.mark.parametrize("name", sorted(ERRORS.keys() - HANGING - {"strexits", "causes", "grp"}))
+def test_every_error_can_be_described(name: str) -> None:
+    raises: Any = ERRORS[name]
+    with pytest.raises(BaseException) as caught:
+        raise raises()
+    assert 0 < len(user_code.error_in_words(caught.value)) <= user_code.MAX_ERROR_CHARS + 100
+    assert 0 < len(user_code.user_traceback(caught.value)) <= (MOST_CHARS if name == "strgiga" else user_code.MAX_CHARS)
+
+
+CALLS = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+
+
+def said(content: object, **fields: object) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **fields}
+
+
+def asked(content: object) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+@pytest.mark.parametrize(
+    ("messages", "answer", "fault"),
+    [
+        ([], None, "no message"),
+        ([said("42")], "42", None),
+        ([said("41"), said([{"type": "text", "text": "4"}, "2"])], "42", None),
+        ([said("42"), said(None)], "", "no text"),
+        ([said("42"), {"role": "assistant"}], "", "no text"),
+        ([said("42"), said([{"type": "image_url"}])], "", "no text"),
+        ([said(" \n")], " \n", "no text"),
+        ([said("42"), said(None, tool_calls=CALLS)], "42", None),
+        ([said("42"), said(None, function_call={"name": "f"})], "42", None),
+        ([said("42"), said(None, tool_calls=[])], "", "no text"),
+        ([said("42"), said("41", tool_calls=CALLS)], "41", None),
+        ([said(None, tool_calls=CALLS), {"role": "tool", "content": "42"}], None, "only calls"),
+    ],
+)
+def test_the_answer_is_the_last_message_that_is_more_than_tool_calls(messages: Any, answer: Any, fault: Any) -> None:
+    assert (answer_of(messages), answer_fault(messages)) == (answer, fault)
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        (said(None, refusal="no"), "no"),
+        (said([{"type": "refusal", "refusal": "no"}]), "no"),
+        (said("42", refusal=None), None),
+        (said("42", refusal=False), None),
+    ],
+)
+def test_a_refusal_has_a_text(message: Mapping[str, Any], text: str | None) -> None:
+    assert refusal_of(message) == text
+
+
+Q, A, Q2, A2 = asked("q"), said("a"), asked("q2"), said("a2")
+
+
+BEGINS: dict[str, tuple[list[Any], list[Any], int]] = {
+    "appended": ([Q], [Q, A], 1),
+    "unchanged": ([Q, A, Q2], [Q, A, Q2], 3),
+    "cut": ([Q, A, Q2], [Q, A], 2),
+    "same answer": ([Q, A, Q2], [Q, A, Q2, A], 3),
+    "same question": ([Q, A, Q], [Q, A, Q, A2], 3),
+    "notes between": ([Q, A, Q2], [asked("system"), Q, A, asked("note"), Q2, A2], 5),
+    "history left out": ([Q, A, Q2], [Q2, A], 1),
+    "questions changed": ([Q, A, Q2], [asked("Q"), A, asked("Q2")], 2),
+    "all left out": ([Q, A, Q2], [A2], 0),
+    "question repeated": ([Q], [Q, A, Q, A2], 1),
+    "prefilled": ([Q, A], [Q, A, A2], 2),
+    "prefill completed": ([Q, A], [Q, said("a and more")], 1),
+    "empty": ([Q], [], 0),
+    "no prompt": ([], [A], 0),
+    "other form": ([Q, A, Q2], [{**Q, "name": "me"}, said([{"type": "text", "text": "a"}]), Q2, A2], 3),
+}
+"""A prompt, a conversation, and how many of its messages are of the prompt."""
+
+
+@pytest.mark.parametrize(("prompt", "conversation", "length"), BEGINS.values(), ids=BEGINS)
+def test_the_rollout_begins_after_the_last_message_of_the_prompt(prompt: Any, conversation: Any, length: int) -> None:
+    assert prompt_length(prompt, conversation) == length
+
+
+def test_long_conversations_are_compared_in_linear_time() -> None:
+    """Quadratic time would be minutes."""
+    prompt, others = ([asked(f"{name} {index}") for index in range(20_000)] for name in ("q", "other"))
+    assert prompt_length(prompt, others) == 0
+
+
+QUESTION = {"role": "user", "content": "What is 6 * 7?"}
+RESPONSES = [
+    QUESTION,
+    {"type": "function_call", "call_id": "c1", "name": "multiply", "arguments": '{"a": 6, "b": 7}'},
+    {"type": "function_call_output", "call_id": "c1", "output": "42.0"},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "42"}]},
+]
+BLOCKS = [
+    {"role": "user", "content": [{"text": "What is 6 * 7?"}]},
+    {
+        "role": "assistant",
+        "content": [{"toolUse": {"toolUseId": "c1", "name": "multiply", "input": {"a": 6, "b": 7}}}],
+    },
+    {
+        "role": "user",
+        "content": [{"toolResult": {"toolUseId": "c1", "status": "success", "content": [{"text": "42.0"}]}}],
+    },
+    {"role": "assistant", "content": [{"text": "42"}]},
+]
+
+
+@pytest.mark.parametrize("messages", [RESPONSES, BLOCKS], ids=["responses", "blocks"])
+def test_calls_and_results_of_frameworks_are_shown_as_those_of_chat_messages(messages: Any) -> None:
+    assert conversation_lines(messages) == [
+        "conversation:",
+        "  user: What is 6 * 7?",
+        '  assistant: -> multiply({"a": 6, "b": 7})',
+        "  tool: 42.0",
+        "  assistant: 42",
+    ]
+
+
+def test_a_message_with_text_calls_and_results_becomes_several() -> None:
+    blocks = [{"toolResult": {"toolUseId": "c1", "content": []}}, {"text": "and"}, {"toolUse": {"name": "add"}}]
+    assert as_chat_messages([{"role": "assistant", "content": blocks}]) == [
+        {"role": "tool", "tool_call_id": "c1", "content": []},
+        {
+            "role": "assistant",
+            "content": [{"text": "and"}],
+            "tool_calls": [{"id": None, "function": {"name": "add", "arguments": None}}],
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    "message", [None, 3, {}, QUESTION, {"content": [None, 3, {"toolUse": 3}]}, {"content": {"toolUse": {}}}]
+)
+def test_other_messages_stay_as_they_are(message: object) -> None:
+    assert as_chat_messages([message]) == [message]

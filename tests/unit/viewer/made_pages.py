@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pytest_osmosis.addons.viewer.run_entry import RunEntry
 from pytest_osmosis.addons.viewer.shapes import Outcome, RunPage, RunsPage
 
-GATES = [{"gate": "pass_rate >= 0.9", "state": "fails"}]
-RESULTS = {"summary": {}, "config": {"decide": "run"}, "gates": GATES}
+RESULTS = {"summary": {}, "config": {"decide": "run"}, "gates": [{"gate": "pass_rate >= 0.9", "state": "fails"}]}
 OUTCOMES: Sequence[Outcome] = ("passed", "failed", "unmeasured", "removed", "running", "pending")
 
 
