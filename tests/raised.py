@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 
-def raised(kind: type[BaseException], call: Callable[..., object], *given: Any, **fields: Any) -> Any:
+def raised(kind: type[BaseException], call: Callable[..., object], /, *given: Any, **fields: Any) -> Any:
     """The error of this kind that a call with these arguments raises."""
     with pytest.raises(kind) as caught:
         call(*given, **fields)
@@ -22,5 +22,5 @@ async def raised_by(kind: type[BaseException], answer: Awaitable[object]) -> Any
     return caught.value
 
 
-def problems_of(kind: type[BaseException], call: Callable[..., object], *given: Any, **fields: Any) -> list[str]:
+def problems_of(kind: type[BaseException], call: Callable[..., object], /, *given: Any, **fields: Any) -> list[str]:
     return [str(problem) for problem in raised(kind, call, *given, **fields).problems]
