@@ -92,7 +92,7 @@ nightly-mutation: $(STAMP)
 # LiteLLM brings packages that only these tests see. They also run with openai 2 here, which some frameworks require.
 test-litellm: $(STAMP) ## test the client of LiteLLM
 	test -d $(VENV)/litellm/litellm || $(BIN)/python -m pip install --quiet --target $(VENV)/litellm "litellm>=1.100" "mcp>=2.2" "openai<3"
-	PYTHONPATH=$(VENV)/litellm $(BIN)/python -m pytest -W ignore::DeprecationWarning tests/unit/models/test_litellm.py tests/unit/models/test_answer_bodies.py tests/unit/models/test_clients.py tests/unit/models/test_known_servers.py tests/unit/models/test_retry.py
+	PYTHONPATH=$(VENV)/litellm $(BIN)/python -m pytest -W ignore::DeprecationWarning tests/unit/models/test_litellm.py tests/unit/models/test_answer_bodies.py tests/unit/models/test_clients.py tests/unit/models/test_failures.py tests/unit/models/test_retry.py
 
 # Strands requires openai 2, and the OpenAI Agents SDK requires openai 3.
 test-frameworks: $(STAMP) ## test the examples of agents with frameworks: OpenAI Agents, LangGraph, Pydantic AI, smolagents, Strands
@@ -109,7 +109,7 @@ test-mcp: $(STAMP) ## test MCP tools
 # promptfoo brings some five hundred packages of npm.
 test-promptfoo: $(STAMP) ## compare the verdicts of checks with those of promptfoo's assertions; needs npm
 	test -d $(VENV)/promptfoo/node_modules/promptfoo || npm install --silent --no-audit --no-fund --ignore-scripts --prefix $(VENV)/promptfoo promptfoo
-	PROMPTFOO=$(abspath $(VENV)/promptfoo) $(BIN)/python -m pytest -m "" tests/unit/checks/test_promptfoo.py
+	PROMPTFOO=$(abspath $(VENV)/promptfoo) $(BIN)/python -m pytest -m "" tests/unit/checks/test_answers.py
 
 # Each in a folder of its own: some conflict with each other.
 SCORERS := autoevals openevals pydantic-evals deepeval inspect-ai
@@ -117,7 +117,7 @@ test-scorers: $(addprefix test-scorers-,$(SCORERS)) ## score with what autoevals
 
 test-scorers-%: $(STAMP)
 	test -d $(VENV)/scorers/$* || $(BIN)/python -m pip install --quiet --target $(VENV)/scorers/$* $*
-	PYTHONPATH=$(abspath $(VENV))/scorers/$* $(BIN)/python -m pytest -m "" tests/unit/rewards/test_real_scorers.py
+	PYTHONPATH=$(abspath $(VENV))/scorers/$* $(BIN)/python -m pytest -m "" tests/unit/rewards/test_scorers.py
 
 # verifiers brings some hundred packages. VERIFIERS_ENVIRONMENTS names the folder `environments` of its repository.
 # The other releases: 0.1.13 never became final, 0.3.1 is the last that has environments, and 0.4.0 has tasksets.

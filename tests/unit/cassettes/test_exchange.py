@@ -93,7 +93,7 @@ def digest(model: str = "m", **fields: Any) -> str:
     return exchange.Fingerprint.of(exchange.stored_request(ChatRequest(**fields), model, dumps)).digest
 
 
-def test_the_digest_covers_what_shapes_an_answer_and_no_identity_of_the_run() -> None:
+def test_the_digest_covers_what_shapes_an_answer_and_what_is_no_json_is_stored_as_text() -> None:
     others = [
         digest("another"),
         digest(seed=1),
@@ -108,9 +108,6 @@ def test_the_digest_covers_what_shapes_an_answer_and_no_identity_of_the_run() ->
     assert len({digest(), *others}) == len(others) + 1
     assert digest(run="row0-run0") == digest(run="row1-run7")
     assert digest(headers={"X-Session-ID": "0"}) == digest(headers={"X-Session-ID": "1"})
-
-
-def test_what_is_no_json_is_stored_as_text() -> None:
     sampling = {"stop": {"a"}, "x": float("nan"), "p": Path("/p")}
     body = exchange.stored_request(ChatRequest([HELLO], sampling=sampling), "m", dumps)
     assert body["sampling"] == {"stop": "{'a'}", "x": "nan", "p": "/p"}

@@ -16,6 +16,7 @@ from pytest_osmosis.cassettes.writer import write_cassette
 from pytest_osmosis.errors import CassetteError
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.text.safe import dumps
+from tests.raised import problems_of
 from tests.unit.cassettes.recording import Call, assistant, conversation, reply, user, write_log
 
 FIRST, SECOND = RunId(0, 0), RunId(0, 1)
@@ -164,9 +165,7 @@ def cassette(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def problems(path: Path) -> list[str]:
-    with pytest.raises(CassetteError) as caught:
-        check_cassette(path)
-    return [str(problem) for problem in caught.value.problems]
+    return problems_of(CassetteError, check_cassette, path)
 
 
 def edit(path: Path, line: int, change: Change) -> None:

@@ -108,7 +108,7 @@ def test_of_several_attempts_the_last_counts(tmp_path: Path) -> None:
     assert [each["reply"]["message"]["content"] for each in lines_of(path)] == ["x", "y", "new"]
 
 
-def test_exchanges_of_other_runs_stay(tmp_path: Path) -> None:
+def test_exchanges_of_other_runs_stay_and_an_equal_cassette_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "cassettes" / "c.jsonl"
     first = write_log(tmp_path / "1", conversation(FIRST, "a"), conversation(SECOND, "b"))
     write_cassette(path, first, [FIRST, SECOND])
@@ -119,9 +119,6 @@ def test_exchanges_of_other_runs_stay(tmp_path: Path) -> None:
     exchanges = [(each["run"], each["asker"], each["reply"]["message"]["content"]) for each in lines_of(path)]
     assert exchanges == [(0, "rollout", "anew"), (1, "rollout", "b"), (1, "rubric", "j")]
     assert [each.name for each in path.parent.iterdir()] == ["c.jsonl"], "no temporary file is left"
-
-
-def test_a_cassette_that_would_be_equal_is_left_alone(tmp_path: Path) -> None:
     path, log = tmp_path / "c.jsonl", write_log(tmp_path / "log", conversation(FIRST, "a"))
     write_cassette(path, log, [FIRST])
     before = path.stat()

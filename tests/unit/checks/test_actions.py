@@ -8,6 +8,7 @@ import pytest
 
 from pytest_osmosis.checks.kinds import Check, SeenRollout
 from pytest_osmosis.text.user_code import UserValueFault
+from tests.raised import raised
 
 Messages = list[dict[str, Any]]
 SEARCH = {"query": "cup", "page": 1}
@@ -137,7 +138,4 @@ def test_the_facts_of_a_rollout_are_compared(declared: dict[str, Any], expected:
     ],
 )
 def test_a_fact_that_is_not_known_is_an_error_and_no_score(declared: dict[str, Any], fault: str) -> None:
-    with pytest.raises(UserValueFault) as caught:
-        checked([], **declared)
-
-    assert str(caught.value) == fault
+    assert str(raised(UserValueFault, checked, [], **declared)) == fault

@@ -1,8 +1,14 @@
-"""Checks of an answer: their verdicts, and the reasons that users read."""
+"""Checks of an answer: their verdicts, those of promptfoo's deterministic assertions, and the reasons for them."""
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +16,7 @@ import pytest
 from pytest_osmosis.checks.catalogue import edits
 from pytest_osmosis.checks.kinds import Check, SeenRollout, load
 from pytest_osmosis.text.user_code import UserValueFault
+from tests.raised import raised
 
 QUESTION = {"role": "user", "content": "How long do I have?"}
 JSON = '{"order": {"id": 7, "items": ["a", "b"]}, "paid": true}'
@@ -116,14 +123,11 @@ def test_a_part_that_is_not_there_fails_negated_or_not(on: Any, reason: str, neg
     assert checked("seven", kind="equals", value="7", on=on, negate=negate) == (0.0, reason)
 
 
-def test_the_reason_names_the_part() -> None:
+def test_the_reason_names_the_part_or_that_there_is_no_answer() -> None:
     after = {"after": "####"}
     assert checked("1\n2", kind="equals", value="3", on="last_line") == (0.0, 'the last line is not "3" but "2"')
     assert checked("#### x", kind="number", value=3, on=after) == (0.0, 'what follows "####" has no number')
     assert checked(JSON, kind="equals", value="3", on={"json": "order.id"}) == (0.0, 'its order.id is not "3" but "7"')
-
-
-def test_a_rollout_without_an_answer_fails_with_that_reason() -> None:
     assert checked(None, kind="contains", value="x", negate=True) == (0.0, "gives no answer")
 
 
@@ -154,10 +158,7 @@ def test_without_a_value_the_ground_truth_counts(kind: str, answer: str, truth: 
     ],
 )
 def test_a_ground_truth_that_does_not_fit_is_an_error_and_no_score(kind: str, truth: object, fault: str) -> None:
-    with pytest.raises(UserValueFault) as caught:
-        checked("x", truth, kind=kind)
-
-    assert str(caught.value) == fault
+    assert str(raised(UserValueFault, checked, "x", truth, kind=kind)) == fault
 
 
 def test_edits_are_those_of_the_textbook() -> None:
@@ -176,15 +177,12 @@ def test_edits_are_those_of_the_textbook() -> None:
         assert edits(one, other) == slow(one, other), (one, other)
 
 
-def test_a_check_needs_what_has_no_default_and_one_of_its_bounds() -> None:
+def test_a_check_needs_what_has_no_default_and_one_of_its_bounds_and_each_part_changes_its_digest() -> None:
     kinds = load()
     needs = {name: (kinds[name].required, kinds[name].bounds) for name in ("equals", "edit_distance", "length")}
 
     assert needs == {"equals": ((), ()), "edit_distance": (("max",), ()), "length": ((), ("min", "max"))}
     assert [name for name in needs if kinds[name].needs_nothing] == ["equals"]
-
-
-def test_the_digest_changes_with_each_part_of_a_check() -> None:
     declared: list[dict[str, Any]] = [
         {"kind": "equals", "value": "a"},
         {"kind": "contains", "value": "a"},
@@ -195,3 +193,67 @@ def test_the_digest_changes_with_each_part_of_a_check() -> None:
 
     assert len({Check.of(each).digest for each in declared}) == len(declared)
     assert Check.of({"name": "x", **declared[0]}).digest == Check.of(declared[0]).digest
+
+
+# -- promptfoo: its assertions, and for each the answers with the verdicts of promptfoo -----------------------
+
+HERE = Path(__file__).parent
+ASSERTIONS: list[dict[str, Any]] = json.loads((HERE / "promptfoo.json").read_text(encoding="utf-8"))
+PROMPTFOO = os.environ.get("PROMPTFOO")
+"""A folder in which npm installed promptfoo."""
+
+
+def check_of(assertion: Mapping[str, Any]) -> Check:
+    """Return the check that says the same as an assertion of promptfoo."""
+    name, negate = assertion["type"].removeprefix("not-"), assertion["type"].startswith("not-")
+    value = assertion.get("value")
+    declared: dict[str, Any] = {"negate": negate}
+    match name:
+        case "equals" | "regex":
+            declared |= {"kind": name, "value": value}
+        case "starts-with":
+            declared |= {"kind": "starts_with", "value": value}
+        case "is-json":
+            declared |= {"kind": "json"} | ({} if value is None else {"schema": value})
+        case "levenshtein":
+            declared |= {"kind": "edit_distance", "value": value, "max": assertion["threshold"]}
+        case "is-refusal":
+            declared |= {"kind": "refusal"}
+        case "word-count":
+            declared |= {"kind": "length", "unit": "words"}
+            declared |= value if isinstance(value, dict) else {"min": value, "max": value}
+        case _:  # contains, icontains-any, ...
+            match = "any" if name.endswith("-any") else "all"
+            declared |= {"kind": "contains", "value": value, "match": match, "ignore_case": name.startswith("i")}
+    return Check.of(declared)
+
+
+IDS = [f"{assertion['type']} {json.dumps(assertion.get('value'))[:40]}" for assertion in ASSERTIONS]
+
+
+@pytest.mark.parametrize("assertion", ASSERTIONS, ids=IDS)
+def test_the_verdicts_are_those_of_promptfoo(assertion: dict[str, Any]) -> None:
+    check = check_of(assertion)
+
+    for answer, verdict in assertion["answers"].items():
+        rollout = SeenRollout([{"role": "assistant", "content": answer}], 0)
+        assert (check(rollout)["score"] == 1.0) is verdict, answer
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(PROMPTFOO is None, reason="make test-promptfoo installs promptfoo")
+def test_promptfoo_itself_still_decides_so() -> None:
+    assert PROMPTFOO is not None
+    script = shutil.copy(HERE / "promptfoo.mjs", PROMPTFOO)
+    asked = [
+        {**{key: value for key, value in assertion.items() if key != "answers"}, "output": answer}
+        for assertion in ASSERTIONS
+        for answer in assertion["answers"]
+    ]
+    environ = {**os.environ, "PROMPTFOO_DISABLE_TELEMETRY": "1", "PROMPTFOO_DISABLE_UPDATE": "1"}
+
+    how: dict[str, Any] = {"capture_output": True, "text": True, "check": True, "env": environ, "timeout": 300}
+    done = subprocess.run(["node", script], input=json.dumps(asked), **how)
+
+    verdicts = json.loads(done.stdout.splitlines()[-1])
+    assert verdicts == [verdict for assertion in ASSERTIONS for verdict in assertion["answers"].values()]

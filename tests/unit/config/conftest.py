@@ -10,7 +10,11 @@ import pytest
 
 from pytest_osmosis.config import EvalConfig, Override, load_eval_config, load_training_config
 from pytest_osmosis.errors import ConfigError
+from tests.raised import problems_of
 from tests.sections import sections_in
+
+Load = Callable[..., EvalConfig]
+Problems = Callable[..., list[str]]
 
 BASE = {
     "experiment": {"model_path": '"demo/arithmetic"', "dataset": '"multiply"'},
@@ -86,49 +90,42 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-@pytest.fixture
-def load(workspace: Path) -> Callable[..., EvalConfig]:
-    """Load a text and overrides as configs/eval/x.toml of the workspace, which is the current folder."""
+def loading(read: Callable[[Path, Sequence[Override]], EvalConfig], path: Path) -> Load:
+    """Return a function that loads a text and overrides as the file at a path."""
 
     def load(text: str, *overrides: Override) -> EvalConfig:
-        path = workspace / "configs/eval/x.toml"
         path.write_text(text, encoding="utf-8")
-        return load_eval_config(path, overrides)
+        return read(path, overrides)
 
     return load
 
 
 @pytest.fixture
-def load_training(workspace: Path) -> Callable[..., EvalConfig]:
-    """Load a text and overrides as configs/training/x.toml of the workspace."""
-
-    def load(text: str, *overrides: Override) -> EvalConfig:
-        path = workspace / "configs/training/x.toml"
-        path.write_text(text, encoding="utf-8")
-        return load_training_config(path, overrides)
-
-    return load
+def load(workspace: Path) -> Load:
+    """Load configs/eval/x.toml of the workspace, which is the current folder."""
+    return loading(load_eval_config, workspace / "configs/eval/x.toml")
 
 
 @pytest.fixture
-def load_table(load: Callable[..., EvalConfig]) -> Callable[..., EvalConfig]:
+def load_training(workspace: Path) -> Load:
+    return loading(load_training_config, workspace / "configs/training/x.toml")
+
+
+@pytest.fixture
+def load_table(load: Load) -> Load:
     """Load a config that is complete, with the body of one table."""
     return lambda table, body, *overrides: load(complete(table, body), *overrides)
 
 
 @pytest.fixture
-def problems(load: Callable[..., EvalConfig]) -> Callable[..., list[str]]:
+def problems(load: Load) -> Problems:
     """Return the problems with a text. Each begins with the number of its line."""
-
-    def problems(text: str, *overrides: Override) -> list[str]:
-        with pytest.raises(ConfigError) as caught:
-            load(text, *overrides)
-        return [re.sub(r"^configs/\w+/x\.toml:", "", str(problem)) for problem in caught.value.problems]
-
-    return problems
+    return lambda *given: [
+        re.sub(r"^configs/\w+/x\.toml:", "", each) for each in problems_of(ConfigError, load, *given)
+    ]
 
 
 @pytest.fixture
-def table_problems(problems: Callable[..., list[str]]) -> Callable[..., list[str]]:
+def table_problems(problems: Problems) -> Problems:
     """Return the problems with a config that is complete, with the body of one table."""
     return lambda table, body, *overrides: problems(complete(table, body), *overrides)

@@ -13,6 +13,7 @@ from pytest_osmosis.config.document import Lines, inside
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.files.reading import FileFault
 from pytest_osmosis.text.names import shown
+from tests import raised
 
 TRICKY = '''\
 # [fake] header in a comment
@@ -166,9 +167,7 @@ KEY_VALUE = 'must be KEY=VALUE, "export KEY=VALUE", a comment or blank'
 
 
 def problems_of(names: list[str], source: SecretsSource, environ: Mapping[str, str] | None = None) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        source.resolve(names, environ or {})
-    return [str(problem) for problem in caught.value.problems]
+    return raised.problems_of(ConfigError, source.resolve, names, environ or {})
 
 
 @pytest.fixture
@@ -232,7 +231,7 @@ def test_a_bad_line_is_reported_without_its_content(dotenv: Dotenv, line: str, p
     assert problems_of(["A"], dotenv(f"# first\nA=x\n{line}\n")) == [f"secrets.env:3: {problem}"]
 
 
-def test_all_bad_lines_and_missing_names_are_reported_at_once(dotenv: Dotenv) -> None:
+def test_all_bad_lines_and_names_without_a_value_are_reported_at_once(dotenv: Dotenv) -> None:
     assert problems_of(["A", "B", "C"], dotenv("bad\nB=x\nworse\n")) == [
         f"secrets.env:1: {KEY_VALUE}",
         f"secrets.env:3: {KEY_VALUE}",
@@ -246,6 +245,7 @@ def test_all_bad_lines_and_missing_names_are_reported_at_once(dotenv: Dotenv) ->
         "secret A: missing or empty in the environment; "
         "export A=..., or use --osmosis-secrets-file=FILE with a line A=..."
     ]
+    assert len(problems_of(["A", "B"], dotenv("A=''\nB= # a comment"), {"A": ""})) == 2
 
 
 @pytest.mark.parametrize(
@@ -263,20 +263,13 @@ def test_the_secrets_file_takes_precedence_over_the_environment(
     assert dotenv(text).resolve(["A", "B"], environ) == found
 
 
-def test_a_value_that_is_empty_everywhere_is_missing(dotenv: Dotenv) -> None:
-    assert len(problems_of(["A", "B"], dotenv("A=''\nB= # a comment"), {"A": ""})) == 2
-
-
-def test_stdin_is_read_once_whatever_was_in_it() -> None:
+def test_stdin_is_read_once_for_a_dash_whatever_was_in_it(dotenv: Dotenv) -> None:
     stdin, broken = Mock(side_effect=["A=x", "A=y"]), Mock(side_effect=[FileFault("is closed"), "A=y"])
     good, bad = SecretsSource("-", stdin), SecretsSource("-", broken)
     for _ in range(2):
         assert good.resolve(["A"], {}) == {"A": "x"}
         assert "stdin: is closed" in problems_of(["A"], bad, {"A": "z"})[0]
     assert stdin.call_count == broken.call_count == 1
-
-
-def test_stdin_is_read_for_a_dash_and_a_bad_line_of_it_reported(dotenv: Dotenv) -> None:
     assert SecretsSource("-", no_stdin).without_stdin.resolve(["A"], {"A": "x"}) == {"A": "x"}
     assert dotenv("A=y").without_stdin.resolve(["A"], {"A": "x"}) == {"A": "y"}
     assert SecretsSource("-", lambda: "A=x\n").resolve(["A"], {}) == {"A": "x"}

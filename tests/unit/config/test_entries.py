@@ -14,14 +14,14 @@ import pytest
 from pytest_osmosis.config import EvalConfig, Override, load_entries, load_eval_config, read_entries
 from pytest_osmosis.errors import ConfigError
 from tests.environments import page_environments
-from tests.unit.config.conftest import cases_in, check_cases
+from tests.raised import problems_of
+from tests.unit.config.conftest import Problems, cases_in, check_cases
 
 SHARED = 'model = "demo/arithmetic"\ndataset = "multiply"\neval_fn = ["rewards:exact"]\n'
 """Three lines that complete any entry."""
 BROKEN = cases_in("entries", FROM_0_TO_39=str([*range(40)]), FROM_1_TO_40=str([*range(1, 41)]))
 
 Evals = Callable[..., dict[str, EvalConfig]]
-Problems = Callable[..., list[str]]
 
 
 @pytest.fixture
@@ -51,16 +51,15 @@ def test_the_top_of_a_file_counts_more_than_the_package_of_an_environment(evals:
     assert (config.selection.limit, config.evaluation.n) == (50, 5)
 
 
-def test_a_table_like_env_args_is_replaced_as_a_whole_and_tables_of_ours_key_by_key(evals: Evals) -> None:
+def test_sampling_args_are_replaced_as_a_whole_and_precede_keys_of_their_block_and_tables_of_ours_key_by_key(
+    evals: Evals,
+) -> None:
     shared = "sampling_args = {temperature = 0, top_p = 0.5, min_p = 0.1}\n[limits]\nmax_errors = 1\nmax_tokens = 9\n"
     text = '[[eval]]\nname = "a"\nsampling_args = {top_p = 0.9}\n[eval.limits]\nmax_errors = 2\n[[eval]]\nname = "b"\n'
     a, b = evals(SHARED + shared + text).values()
     assert (a.sampling.temperature, a.sampling.top_p, dict(a.sampling.extra_body)) == (None, 0.9, {})
     assert (b.sampling.temperature, b.sampling.top_p, dict(b.sampling.extra_body)) == (0, 0.5, {"min_p": 0.1})
     assert [(each.limits.max_errors, each.limits.max_tokens) for each in (a, b)] == [(2, 9), (1, 9)]
-
-
-def test_sampling_args_come_before_keys_of_the_same_block_and_after_those_of_a_higher_one(evals: Evals) -> None:
     text = 'sampling_args = {temperature = 0.1}\ntemperature = 0.2\n[[eval]]\nname = "a"\n[[eval]]\nname = "b"\ntemperature = 0.3\n'
     assert [each.sampling.temperature for each in evals(SHARED + text).values()] == [0.1, 0.3]
 
@@ -71,12 +70,16 @@ def test_header_lines_are_added_to_the_table_of_headers(evals: Evals) -> None:
     assert dict(config.model.headers) == {"X-A": "1", "X-B": "line", "X-C": "c:d"}
 
 
-def test_minus_one_means_all_rows_and_no_limit_of_concurrency(evals: Evals) -> None:
+def test_minus_one_means_all_rows_and_no_limit_and_scoring_and_rows_need_no_table(evals: Evals) -> None:
     text = 'num_examples = 5\n[[eval]]\nnum_examples = -1\nmax_concurrent = -1\nnum_workers = "auto"\n'
     (config,) = evals(SHARED + text).values()
     assert (config.selection.limit, config.selection.offset) == ("all", 0)
     assert config.evaluation.batch_size == 1_000_000
     assert config.execution.hosts is None
+    text = '[[eval]]\nrows = "1,3"\neval_fns = ["rewards:f", "rewards:g"]\ndecide = "any"\n'
+    (config,) = evals(SHARED + text).values()
+    assert config.selection.rows == ((1, 1), (3, 3))
+    assert (config.scoring.eval_fns, config.scoring.decide) == (("rewards:f", "rewards:g"), "any")
 
 
 REPLACED: dict[str, set[str]] = {
@@ -118,13 +121,6 @@ def test_a_key_of_an_entry_replaces_those_that_it_excludes_and_no_others(workspa
     content = {f"{table}.{key}": value for table, keys in tables.items() for key, value in keys.items()}
     kept = shared - REPLACED[own] - {own}
     assert content == {"secrets.required": [], own: "own", **dict.fromkeys(kept, "shared")}
-
-
-def test_scoring_and_rows_need_no_table(evals: Evals) -> None:
-    text = '[[eval]]\nrows = "1,3"\neval_fns = ["rewards:f", "rewards:g"]\ndecide = "any"\n'
-    (config,) = evals(SHARED + text).values()
-    assert config.selection.rows == ((1, 1), (3, 3))
-    assert (config.scoring.eval_fns, config.scoring.decide) == (("rewards:f", "rewards:g"), "any")
 
 
 def test_a_sweep_crosses_its_values_the_last_key_fastest(evals: Evals) -> None:
@@ -172,13 +168,10 @@ def test_names_are_those_of_what_is_evaluated_with_the_swept_values(evals: Evals
     assert list(evals(SHARED + blocks)) == names
 
 
-def test_a_long_name_is_cut_and_stays_unique(evals: Evals) -> None:
+def test_a_long_name_is_cut_and_stays_unique_and_paths_can_hold_a_name(evals: Evals) -> None:
     prompts = f'["{"x" * 60}", "{"x" * 61}"]'
     one, other = evals(SHARED + f'[[ablation]]\nname = "{"n" * 90}"\nsweep."agent.prompt" = {prompts}\n')
     assert (len(one), len(other), other[-2:]) == (100, 100, "-2")
-
-
-def test_paths_can_hold_the_name_of_the_entry(evals: Evals) -> None:
     text = 'output.results = "results/{name}.json"\n[[eval]]\nname = "a"\n[[eval]]\nname = "b"\n'
     assert [each.output.results for each in evals(SHARED + text).values()] == ["results/a.json", "results/b.json"]
 
@@ -193,12 +186,9 @@ def test_the_url_of_a_monitor_is_not_shown(evals: Evals, problems: Problems) -> 
     ]
 
 
-def test_overrides_hold_for_every_entry(evals: Evals) -> None:
+def test_overrides_hold_for_every_entry_and_one_of_a_swept_key_is_a_problem(evals: Evals, problems: Problems) -> None:
     found = evals(SHARED + '[[eval]]\nn = 4\n[[eval]]\nname = "b"\n', Override("evaluation", "n", "7", "--osmosis-n"))
     assert [(each.evaluation.n, each.overridden) for each in found.values()] == [(7, ("n = 7 (--osmosis-n)",))] * 2
-
-
-def test_an_override_of_a_swept_key_is_a_problem(problems: Problems) -> None:
     text = SHARED + "[[ablation]]\nsweep.temperature = [0, 1]\n"
     assert problems(text, Override("sampling", "temperature", "0.5", "--osmosis-temperature")) == [
         "--osmosis-temperature: the config sweeps sampling.temperature, so its evals would be the same; leave one of the two out"
@@ -225,6 +215,4 @@ def test_one_entry_is_loaded_by_its_name(workspace: Path) -> None:
         (None, "holds 2 evals; name one of them (they are: a, bb)"),
         ("bbb", 'no eval of this file is called "bbb", did you mean "bb"? (they are: a, bb)'),
     ]:
-        with pytest.raises(ConfigError) as caught:
-            load_eval_config(path, entry=name)
-        assert str(caught.value) == f"configs/eval/x.toml: {text}"
+        assert problems_of(ConfigError, load_eval_config, path, entry=name) == [f"configs/eval/x.toml: {text}"]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from pytest_osmosis.config import EvalConfig, Override, typed_eval_config
+from pytest_osmosis.config import Override, typed_eval_config
 from pytest_osmosis.config.tables import RowSelection
-
-Load = Callable[..., EvalConfig]
-Problems = Callable[..., list[str]]
+from tests.unit.config.conftest import Load, Problems
 
 MODEL = Override("experiment", "model_path", "demo/arithmetic", "--osmosis-model")
 HEAD = '[experiment]\nmodel_path = "demo/arithmetic"\n[secrets]\nrequired = []\n[environment]\n'
@@ -97,14 +94,11 @@ def test_a_folder_that_cannot_be_one_is_the_only_problem(problems: Problems, pat
     assert found == [f"7: [environment] env_dir_path: {problem}"]
 
 
-def test_defaults_are_those_of_prime_eval(load: Load) -> None:
+def test_defaults_are_those_of_prime_eval_or_of_the_package_below_every_level(load: Load, word_count: Path) -> None:
     config = load(WORD_COUNT)
 
     assert (config.evaluation.n, config.evaluation.batch_size, config.selection) == (3, 32, RowSelection(limit=5))
     assert config.preset == ()
-
-
-def test_defaults_of_the_package_are_below_every_other_level(load: Load, word_count: Path) -> None:
     package(word_count, evals="num_examples = 7\nrollouts_per_example = 4\n")
     ini = Override("evaluation", "n", "2", "ini osmosis_set", level="ini")
 
@@ -119,11 +113,14 @@ def test_defaults_of_the_package_are_below_every_other_level(load: Load, word_co
     assert load(f'{WORD_COUNT}[data]\nrows = "1"\n').preset == ("n = 4 (environments/word_count/pyproject.toml:6)",)
 
 
-def test_a_gate_may_need_as_many_runs_as_an_environment_makes_by_default(load: Load, problems: Problems) -> None:
+def test_gates_may_need_the_runs_of_the_default_and_thresholds_the_reward(load: Load, problems: Problems) -> None:
     text = f"{WORD_COUNT}[gate]\npass_at_"
 
     assert load(f'{text}2 = ">= 0.5"\n').gates
     assert "needs [evaluation] n of at least 4, n is 3" in problems(f'{text}4 = ">= 0.5"\n')[0]
+    text = f'{WORD_COUNT}[scoring]\neval_fns = ["rewards:short"]\nthresholds = {{reward = 0.7}}\n'
+
+    assert load(text).scoring.thresholds == {"reward": 0.7}
 
 
 def test_defaults_that_are_not_valid_are_problems_of_the_package(problems: Problems, word_count: Path) -> None:
@@ -137,7 +134,9 @@ def test_defaults_that_are_not_valid_are_problems_of_the_package(problems: Probl
     ]
 
 
-def test_an_unknown_environment_is_reported_with_the_places_and_similar_names(problems: Problems) -> None:
+def test_an_unknown_environment_or_version_is_reported_with_what_is_there(
+    problems: Problems,
+) -> None:
     (problem,) = problems(f'{HEAD}env_id = "me/wort-count"\n')
 
     begin = '6: [environment] env_id: "me/wort-count" was not found: no module wort_count is installed in '
@@ -147,9 +146,6 @@ def test_an_unknown_environment_is_reported_with_the_places_and_similar_names(pr
         'did you mean "word_count"? install it with prime env install me/wort-count or uv pip install, or name another '
         "folder with --osmosis-env-dir-path ([environment] env_dir_path)"
     )
-
-
-def test_a_version_that_is_not_there_is_reported(problems: Problems) -> None:
     assert problems(f'{HEAD}env_id = "word_count@0.3.0"\n') == [
         '6: [environment] env_id: "word_count@0.3.0" names version 0.3.0, and environments/word_count/word_count.py is '
         "version 0.2.0; install that version (prime env install word_count@0.3.0), or leave out @0.3.0"
@@ -173,12 +169,6 @@ def test_keys_that_contradict_an_environment_are_all_reported_and_its_own_need_i
     needs_id = "6: [environment] env_args: needs [environment] env_id, the environment that it is for"
 
     assert needs_id in problems(f"{HEAD}env_args = {{split = 'x'}}\n[agent]\nagent = 'chat'\n")
-
-
-def test_an_environment_scores_as_reward_besides_functions(load: Load) -> None:
-    text = f'{WORD_COUNT}[scoring]\neval_fns = ["rewards:short"]\nthresholds = {{reward = 0.7}}\n'
-
-    assert load(text).scoring.thresholds == {"reward": 0.7}
 
 
 def test_an_eval_without_a_toml_is_named_after_its_environment(workspace: Path) -> None:

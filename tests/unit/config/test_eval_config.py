@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -32,10 +32,7 @@ from pytest_osmosis.config.tables import (
     Scoring,
 )
 from pytest_osmosis.errors import ConfigError
-from tests.unit.config.conftest import complete
-
-Load = Callable[..., EvalConfig]
-Problems = Callable[..., list[str]]
+from tests.unit.config.conftest import Load, Problems, complete
 
 OF_THE_PLATFORM = """\
 [experiment]
@@ -69,11 +66,10 @@ def without_places(config: EvalConfig) -> EvalConfig:
     return replace(config, dataset_line=1, script_at="", text=None)
 
 
-def test_a_config_of_the_osmosis_platform_is_read_unchanged(load: Load, workspace: Path) -> None:
+def test_a_config_of_the_osmosis_platform_is_read_and_defaults(load: Load, workspace: Path, load_table: Load) -> None:
+    own: dict[str, Any] = {"path": workspace / "configs/eval/x.toml", "name": "x", "workspace": workspace}
     assert without_places(load(OF_THE_PLATFORM)) == EvalConfig(
-        path=workspace / "configs/eval/x.toml",
-        name="x",
-        workspace=workspace,
+        **own,
         experiment=Experiment("multiply", "main.py", "openai/gpt-5-mini", "my-platform-dataset"),
         evaluation=Evaluation(3, 8, 0.5, 60.0, 1.5),
         selection=RowSelection(limit=200),
@@ -81,13 +77,8 @@ def test_a_config_of_the_osmosis_platform_is_read_unchanged(load: Load, workspac
         secrets=("OPENAI_API_KEY", "DATABASE_URL"),
         notes=("[advanced] is for the Osmosis platform and has no effect here",),
     )
-
-
-def test_missing_keys_have_their_defaults(load_table: Load, workspace: Path) -> None:
     assert without_places(load_table("experiment", "")) == EvalConfig(
-        path=workspace / "configs/eval/x.toml",
-        name="x",
-        workspace=workspace,
+        **own,
         experiment=Experiment(model_path="demo/arithmetic", dataset="multiply"),
         scoring=Scoring(eval_fns=("rewards:exact", "rewards:close")),
         agent=AgentTable("chat"),
@@ -244,12 +235,16 @@ def test_each_key_of_the_cluster_comes_from_the_highest_level_that_sets_it(load_
 HERE = Override("execution", "engine", "local", "--osmosis-engine")
 
 
-def test_a_config_that_may_run_on_a_cluster_too_runs_here_with_fewer_hosts(load_table: Load) -> None:
+def test_a_config_may_run_here_and_a_preflight_there(load_table: Load, load_training: Load, workspace: Path) -> None:
     few = Override("execution", "hosts", "2", "--osmosis-hosts")
     text = f'engine = "ray"\nhosts = {MOST_HOSTS_OF_CLUSTER}'
 
     assert load_table("execution", ON_A_CLUSTER, HERE, few).execution.engine == "local"
     assert load_table("execution", text).execution.hosts == MOST_HOSTS_OF_CLUSTER
+    (workspace / "pyproject.toml").write_text(
+        '[tool.pytest-osmosis.execution]\nengine = "ray"\nray = {address = "a:1"}\n'
+    )
+    assert load_training(EXPERIMENT).execution == Execution(engine="ray", ray=RayOptions("a:1"))
 
 
 @pytest.mark.parametrize(("commit", "key"), [('branch = "main"', "branch"), ('commit_sha = "abcdef1"', "commit_sha")])
@@ -273,13 +268,6 @@ def test_files_of_packages_are_in_the_workspace(load_table: Load, table_problems
     (workspace / "nodes.txt").write_text("numpy\n")
     found = [load_table("execution", text.format(pip)).execution.ray.runtime_env for pip in ('"nodes.txt"', packages)]
     assert found == [{"pip": file}, {"pip": {"packages": file, "pip_check": True}}]
-
-
-def test_a_preflight_may_run_on_a_cluster(load_training: Load, workspace: Path) -> None:
-    (workspace / "pyproject.toml").write_text(
-        '[tool.pytest-osmosis.execution]\nengine = "ray"\nray = {address = "a:1"}\n'
-    )
-    assert load_training(EXPERIMENT).execution == Execution(engine="ray", ray=RayOptions("a:1"))
 
 
 EXPERIMENT = OF_THE_PLATFORM.partition("\n\n")[0]
@@ -345,7 +333,7 @@ def whole(text: str) -> str:
     return re.sub(r"^# ", "", text, flags=re.MULTILINE)
 
 
-def test_the_values_in_comments_of_the_eval_example_are_the_defaults(load: Load) -> None:
+def test_the_values_in_comments_of_the_examples_are_the_defaults(load: Load, load_training: Load) -> None:
     required, every = load(EVAL), load(whole(EVAL))
 
     short = load(re.sub(r"^\[evaluation\]\n", "", EVAL, flags=re.MULTILINE))
@@ -356,11 +344,6 @@ def test_the_values_in_comments_of_the_eval_example_are_the_defaults(load: Load)
     assert every.evaluation == required.evaluation
     assert every.experiment == replace(required.experiment, commit_sha="abc1234")
     assert (every.selection, every.env) == (RowSelection(limit=200), {"LOG_LEVEL": "INFO"})
-
-
-def test_the_training_example_is_read_with_and_without_its_comments(
-    load_training: Load,
-) -> None:
     required, every = load_training(TRAINING), load_training(whole(TRAINING))
 
     assert (required.sampling, required.secrets, required.env) == (Sampling(), (), {})

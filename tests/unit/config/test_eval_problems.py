@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,9 +13,9 @@ from pytest_osmosis.config import Override, load_eval_config
 from pytest_osmosis.config.eval_kinds import CHECKS
 from pytest_osmosis.config.tables import EVAL_TABLES
 from pytest_osmosis.errors import ConfigError
-from tests.unit.config.conftest import cases_in, check_cases
+from tests.raised import problems_of
+from tests.unit.config.conftest import Load, Problems, cases_in, check_cases
 
-Problems = Callable[..., list[str]]
 SECRETS = "[secrets]\nrequired = []"
 SCORING = '[scoring]\neval_fns = ["a:b"]'
 EXPERIMENT = '[experiment]\nmodel_path = "m"\ndataset = "d"'
@@ -62,10 +61,8 @@ def test_a_config_may_nest_a_hundred_levels(problems: Problems) -> None:
 
 
 def problem_of(path: Path) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load_eval_config(path)
-    (problem,) = caught.value.problems
-    return str(problem)
+    (problem,) = problems_of(ConfigError, load_eval_config, path)
+    return problem
 
 
 def test_a_config_under_configs_training_is_rejected(workspace: Path) -> None:
@@ -138,7 +135,7 @@ ODD_VALUES: list[object] = [
 
 
 @pytest.mark.parametrize("table", EVAL_TABLES)
-def test_no_value_of_any_key_raises_anything_but_a_config_error(load: Callable[..., object], table: str) -> None:
+def test_no_value_of_any_key_raises_anything_but_a_config_error(load: Load, table: str) -> None:
     text = f"{EXPERIMENT}\n{SECRETS}\n{SCORING}\n"
     for key in [field.name for field in EVAL_TABLES[table].fields] + ["other", "a:b"]:
         for value in ODD_VALUES:

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.config import EvalConfig, Override, typed_eval_config
+from pytest_osmosis.config import Override, typed_eval_config
 from pytest_osmosis.config.eval_kinds import GateRule
 from pytest_osmosis.config.kinds import toml
 from pytest_osmosis.config.named_keys import gate_setting, gate_settings, setting
 from pytest_osmosis.config.tables import EVAL_TABLES, Baseline, RowSelection
 from pytest_osmosis.errors import ConfigError, Problem
-from tests.unit.config.conftest import cases_in, check_cases
+from tests.raised import problems_of
+from tests.unit.config.conftest import Load, Problems, cases_in, check_cases
 
-Load = Callable[..., EvalConfig]
-Problems = Callable[..., list[str]]
 Project = Callable[[str], object]
 
 
@@ -122,15 +121,12 @@ def typed(text: str) -> Override:
     return parsed
 
 
-def test_no_level_lifts_a_bound_of_rollouts_that_another_sets(load_table: Load, project: Project) -> None:
+def test_setting_a_key_inside_a_value_keeps_the_others(load_table: Load, project: Project) -> None:
     project("[tool.pytest-osmosis.limits.rollout]\ntokens = 9\ncost_usd = 2\n")
 
     config = load_table("limits.rollout", "tool_calls = 3\ntokens = 8", typed("limits.rollout.cost_usd=1"))
 
     assert config.limits.rollout == {"tokens": 8, "cost_usd": 1.0, "tool_calls": 3}
-
-
-def test_setting_a_key_inside_a_value_keeps_the_others_of_the_file(load_table: Load) -> None:
     config = load_table(
         "sampling",
         "extra_body = {accuracy = 0.5, deep = {a = 1, b = 2}}",
@@ -142,6 +138,7 @@ def test_setting_a_key_inside_a_value_keeps_the_others_of_the_file(load_table: L
         "extra_body.accuracy = 1.0 (--osmosis-set)",
         'extra_body.deep.b = "word" (--osmosis-set)',
     )
+    assert isinstance(setting(f"sampling.{'a.' * 300}a=1", "--x"), Problem)
 
 
 # -- without a TOML ----------------------------------------------------------------------------------------
@@ -153,6 +150,11 @@ MODEL = Override("experiment", "model_path", "demo/arithmetic", "--osmosis-model
 
 
 def test_an_eval_without_a_toml_is_named_after_its_dataset(workspace: Path, project: Project) -> None:
+    assert sorted(problems_of(ConfigError, typed_eval_config, workspace, [AGENT])) == [
+        "--osmosis-dataset: missing; name the rows, like --osmosis-dataset=rows.jsonl",
+        "--osmosis-eval-fn: missing; name a function, like --osmosis-eval-fn=rewards:compute_reward",
+        "--osmosis-model: missing; name the model, like --osmosis-model=openai/gpt-5.4-mini",
+    ]
     config = typed_eval_config(workspace, [AGENT, DATASET, SCORER, MODEL])
     assert (config.name, config.path, config.workspace) == ("multiply", workspace / "data/multiply.jsonl", workspace)
     assert (config.selection, config.secrets, config.text) == (RowSelection(rows="all"), (), None)
@@ -161,16 +163,6 @@ def test_an_eval_without_a_toml_is_named_after_its_dataset(workspace: Path, proj
     config = typed_eval_config(workspace, [AGENT, DATASET, SCORER])
     assert (config.experiment.model_path, config.selection) == ("m", RowSelection(limit=2))
     assert config.preset == ('model_path = "m" (pyproject.toml:2)', "limit = 2 (pyproject.toml:4)")
-
-
-def test_missing_keys_of_an_eval_without_a_toml_are_reported_by_option(workspace: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        typed_eval_config(workspace, [AGENT])
-    assert sorted(str(problem) for problem in caught.value.problems) == [
-        "--osmosis-dataset: missing; name the rows, like --osmosis-dataset=rows.jsonl",
-        "--osmosis-eval-fn: missing; name a function, like --osmosis-eval-fn=rewards:compute_reward",
-        "--osmosis-model: missing; name the model, like --osmosis-model=openai/gpt-5.4-mini",
-    ]
 
 
 # -- baselines ---------------------------------------------------------------------------------------------
@@ -235,17 +227,15 @@ def test_a_typed_value_that_nests_too_deeply_is_text(table_problems: Problems, t
     assert problem == f"--x: must be a table of JSON values, got {toml(text)}"
 
 
-def test_a_path_of_too_many_keys_is_refused() -> None:
-    assert isinstance(setting(f"sampling.{'a.' * 300}a=1", "--x"), Problem)
-
-
 def typed_gate(text: str) -> Override:
     parsed = gate_setting(text, "--x")
     assert not isinstance(parsed, Problem)
     return parsed
 
 
-def test_typed_gates_replace_single_gates_of_the_file_and_are_checked_alike(load_table: Load) -> None:
+def test_typed_gates_replace_those_of_the_file_and_several_on_one_metric_are_kept(
+    load_table: Load,
+) -> None:
     texts = ("pass_rate >= 0.9", "rewards:close mean >= 2", 'rewards:close pass_rate {min = 0.1, rule = "lower"}')
     in_file = 'pass_rate = ">= 0.5"\n"rewards:close".mean = ">= 1"\n"rewards:exact".mean = ">= 0"'
 
@@ -259,13 +249,10 @@ def test_typed_gates_replace_single_gates_of_the_file_and_are_checked_alike(load
     }
     with pytest.raises(ConfigError, match=r'--x gate.pass_rate: must be ">= X" '):
         load_table("gate", "", typed_gate("pass_rate > 0.7"))
-
-
-def test_several_conditions_on_one_metric_are_all_kept_but_losses_a_problem(load_table: Load) -> None:
     config = load_table("gate", 'pass_rate = [">= 0.5", {min = 0.4, rule = "lower"}, ">= 0.50"]')
-    texts = ["pass_rate >= 0.9", "pass_rate {min = 0.8, rule = 'lower'}", "pass_rate >= 0.9", "rewards:f mean >= 1"]
+    given = ["pass_rate >= 0.9", "pass_rate {min = 0.8, rule = 'lower'}", "pass_rate >= 0.9", "rewards:f mean >= 1"]
 
-    gates = [(gate.origin, gate.value) for gate in gate_settings(texts, "--x") if not isinstance(gate, Problem)]
+    gates = [(gate.origin, gate.value) for gate in gate_settings(given, "--x") if not isinstance(gate, Problem)]
     (problem,) = gate_settings(["max_regression = 0.02", "max_regression <= 0.1"], "--x")
 
     assert config.gates == (GateRule("pass_rate", 0.5), GateRule("pass_rate", 0.4, "lower"))

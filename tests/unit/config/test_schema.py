@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import tomli
 from jsonschema import Draft202012Validator
 
-from pytest_osmosis.config import EvalConfig
 from pytest_osmosis.config.eval_config import eval_schema
 from pytest_osmosis.config.tables import EVAL_TABLES
-from tests.unit.config.conftest import complete
+from tests.unit.config.conftest import Load, Problems, complete
 from tests.unit.config.test_eval_config import VALUES
 
 SCHEMA = eval_schema()
@@ -23,7 +21,7 @@ def faults(text: str) -> list[str]:
     return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(tomli.loads(text))]
 
 
-def test_the_schema_is_valid_and_describes_every_key_of_every_table_with_a_type() -> None:
+def test_the_schema_is_valid_and_describes_every_key_with_a_type_and_a_valid_default() -> None:
     Draft202012Validator.check_schema(SCHEMA)
     properties: dict[str, Any] = SCHEMA["properties"]
     assert list(properties) == list(EVAL_TABLES)
@@ -34,9 +32,6 @@ def test_the_schema_is_valid_and_describes_every_key_of_every_table_with_a_type(
         for field in table.fields:
             assert declared["properties"][field.name]["description"].startswith(field.help)
             assert field.kind.schema or not field.supported, f"[{table.name}] {field.name}"
-
-
-def test_every_default_is_valid() -> None:
     fields = {
         f"{table}.{name}": declared
         for table, one in SCHEMA["properties"].items()
@@ -98,7 +93,7 @@ VALID = [
 
 
 @pytest.mark.parametrize(("table", "body"), VALID)
-def test_the_schema_accepts_what_the_validator_accepts(load: Callable[..., EvalConfig], table: str, body: str) -> None:
+def test_the_schema_accepts_what_the_validator_accepts(load: Load, table: str, body: str) -> None:
     text = complete(table, body)
     assert load(text)
     assert faults(text) == []
@@ -113,7 +108,7 @@ def test_the_schema_accepts_what_the_validator_accepts(load: Callable[..., EvalC
     ],
     ids=["nothing", "no secrets", "a key outside of tables"],
 )
-def test_the_schema_rejects_a_config_that_lacks_required_keys(problems: Callable[..., list[str]], text: str) -> None:
+def test_the_schema_rejects_a_config_that_lacks_required_keys(problems: Problems, text: str) -> None:
     assert problems(text)
     assert faults(text)
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import tomli
 from jsonschema import Draft202012Validator
 
-from pytest_osmosis.config import EvalConfig, Override, is_training_config, load_training_config
+from pytest_osmosis.config import Override, is_training_config, load_training_config
 from pytest_osmosis.config.eval_config import NOT_OF_TRAINING, TRAINING_TABLES, training_schema
 from pytest_osmosis.config.tables import ModelTable, Sampling
 from tests.unit.config import test_eval_config as examples
-from tests.unit.config.conftest import cases_in, check_cases
+from tests.unit.config.conftest import Load, Problems, cases_in, check_cases
 
 EXPERIMENT = examples.EXPERIMENT + "\n"
 WHOLE = examples.whole(examples.TRAINING)
 for default, value in (("e_length = 8192", "e_length = 4096"), ("450", "45"), ("150", "15.5"), ("p = 1.0", "p = 0.9")):
     WHOLE = WHOLE.replace(default, value)
-Load = Callable[..., EvalConfig]
-Problems = Callable[..., list[str]]
 
 
 @pytest.fixture
@@ -28,7 +25,9 @@ def load(load_training: Load) -> Load:
     return load_training
 
 
-def test_a_training_config_describes_the_rollouts_of_its_preflight(load: Load) -> None:
+def test_a_training_config_describes_its_preflight_and_needs_only_the_experiment(
+    load: Load,
+) -> None:
     config = load(WHOLE)
 
     assert config.training is not None
@@ -41,9 +40,6 @@ def test_a_training_config_describes_the_rollouts_of_its_preflight(load: Load) -
     assert config.sampling == Sampling(temperature=1.0, top_p=0.9, max_tokens=4096)
     assert (dict(config.env), config.secrets) == ({"LOG_LEVEL": "INFO"}, ("OPENAI_API_KEY",))
     assert config.notes == ("[advanced] is for the Osmosis platform and has no effect here",)
-
-
-def test_only_the_experiment_is_required(load: Load) -> None:
     assert load(EXPERIMENT).secrets == ()
     assert load(EXPERIMENT + "[training]\n[sampling]\n[checkpoints]\n").evaluation.agent_workflow_timeout_s == 450.0
 

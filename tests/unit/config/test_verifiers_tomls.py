@@ -121,7 +121,7 @@ id = "null"
 """
 
 
-def test_each_key_sets_ours(load: Load) -> None:
+def test_each_key_sets_ours_beside_other_tables_and_without_keys_the_defaults_of_verifiers_hold(load: Load) -> None:
     [config] = load(TOML)
 
     assert (config.name, config.environment.env_id) == ("double-it", "me/double-it")
@@ -136,16 +136,10 @@ def test_each_key_sets_ours(load: Load) -> None:
     assert (config.evaluation.n, config.evaluation.batch_size) == (2, 16)
     assert (config.model.base_url, config.model.api_key_env) == ("http://127.0.0.1:8000/v1", "MY_KEY")
     assert (config.sampling.temperature, config.sampling.extra_body) == (0.5, {"top_k": 3})
-
-
-def test_other_tables_of_ours_may_stand_beside_its_own(load: Load) -> None:
     [config] = load(f'{TOML}\n[environment]\nscored_agent = "solver"\n[gate]\nmean = ">= 0.5"\n')
 
     assert config.environment.arguments["scored_agent"] == "solver"
     assert [gate.metric for gate in config.gates] == ["mean"]
-
-
-def test_without_keys_the_defaults_of_verifiers_hold(load: Load) -> None:
     [config] = load('model = "demo/arithmetic"\n[env.taskset]\nid = "double-it"\n')
 
     assert (config.evaluation.n, config.evaluation.batch_size, config.selection.limit) == (1, 128, "all")

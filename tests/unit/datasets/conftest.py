@@ -11,6 +11,7 @@ import pytest
 
 from pytest_osmosis.datasets import Dataset, check_rows, open_dataset
 from pytest_osmosis.errors import DatasetError
+from tests.raised import raised
 from tests.sections import sections_in
 
 Opened = Callable[..., Dataset]
@@ -30,9 +31,7 @@ def opened(tmp_path: Path) -> Opened:
 
 def problem_of(dataset: Callable[[], Dataset]) -> str:
     """Return the problems with a dataset, from opening it or from checking its rows."""
-    with pytest.raises(DatasetError) as caught:
-        check_rows(opened := dataset(), range(len(opened)))
-    return str(caught.value)
+    return str(raised(DatasetError, lambda: check_rows(opened := dataset(), range(len(opened)))))
 
 
 def problems_in(name: str, **words: str) -> dict[str, tuple[str, tuple[Any, ...], str]]:

@@ -11,6 +11,7 @@ from pytest_osmosis.datasets import locate, open_dataset
 from pytest_osmosis.datasets.hub import fetched
 from pytest_osmosis.errors import DatasetError
 from pytest_osmosis.text.names import shown
+from tests.raised import raised
 
 
 @pytest.fixture
@@ -30,9 +31,7 @@ def put(workspace: Path, *files: str) -> None:
 
 
 def problem(workspace: Path, name: str) -> str:
-    with pytest.raises(DatasetError) as caught:
-        locate(workspace, name)
-    return str(caught.value)
+    return str(raised(DatasetError, locate, workspace, name))
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".parquet"])
@@ -107,13 +106,11 @@ def test_file_outside_the_workspace_is_rejected(workspace: Path, value: str, whe
     assert problem(workspace, value) == expected
 
 
-def test_what_is_no_file_is_named_in_its_place(workspace: Path) -> None:
+def test_what_is_no_file_is_named_and_a_workspace_may_be_a_symlink(workspace: Path) -> None:
     put(workspace, "data/sums.jsonl/")
     with pytest.raises(DatasetError, match=r"^data/sums\.jsonl: is a folder, not a file$"):
         open_dataset(locate(workspace, "sums"), display="data/sums.jsonl")
-
-
-def test_files_in_a_workspace_that_is_a_symlink_are_inside_it(workspace: Path) -> None:
+    (workspace / "data/sums.jsonl").rmdir()
     put(workspace, "data/sums.jsonl")
     link = workspace.parent / "link"
     link.symlink_to(workspace)

@@ -20,6 +20,7 @@ from pyarrow import parquet
 
 from pytest_osmosis.datasets import Dataset, check_rows, open_dataset
 from pytest_osmosis.errors import DatasetError
+from tests.raised import problems_of
 from tests.unit.datasets.conftest import Opened, problem_of
 
 COLUMNS = {"user_prompt": ["2+2?", "3+3?", "4+4?"], "ground_truth": ["4", "6", "8"]}
@@ -37,7 +38,9 @@ def opened(tmp_path: Path) -> Opened:
     return write_and_open
 
 
-def test_rows_equal_those_of_the_same_data_in_jsonl(opened: Opened, tmp_path: Path) -> None:
+def test_rows_equal_those_of_the_same_data_in_jsonl_and_threads_read_groups_at_once(
+    opened: Opened, tmp_path: Path
+) -> None:
     columns = {**COLUMNS, "Tags": [["a", "b"], [], ["c"]], "meta": [{"k": 1}, {"k": 2}, {"k": None}]}
     lines = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     (tmp_path / "x.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
@@ -47,6 +50,11 @@ def test_rows_equal_those_of_the_same_data_in_jsonl(opened: Opened, tmp_path: Pa
 
     assert [dataset.row(index) for index in range(3)] == [as_text.row(index) for index in range(3)]
     assert [dataset.line(index) for index in range(3)] == [1, 2, 3]
+    dataset = opened({"user_prompt": [f"row {number}" for number in range(60)]}, row_group_size=7)
+    order = [(index * 17) % 60 for index in range(600)]
+    with ThreadPoolExecutor(8) as pool:
+        rows = list(pool.map(dataset.row, order))
+    assert [row.messages[0]["content"] for row in rows] == [f"row {index}" for index in order]
 
 
 @settings(deadline=None, max_examples=25)
@@ -58,14 +66,6 @@ def test_rows_can_be_read_in_any_order_from_any_groups(tmp_path_factory: Any, da
     dataset = open_dataset(path)
     for index in data.draw(st.permutations(range(len(prompts)))):
         assert dataset.row(index).messages == [{"role": "user", "content": prompts[index]}]
-
-
-def test_threads_can_read_rows_of_different_groups_at_once(opened: Opened) -> None:
-    dataset = opened({"user_prompt": [f"row {number}" for number in range(60)]}, row_group_size=7)
-    order = [(index * 17) % 60 for index in range(600)]
-    with ThreadPoolExecutor(8) as pool:
-        rows = list(pool.map(dataset.row, order))
-    assert [row.messages[0]["content"] for row in rows] == [f"row {index}" for index in order]
 
 
 def test_memory_is_bounded_by_one_row_group(opened: Opened) -> None:
@@ -135,11 +135,9 @@ def test_rows_come_without_other_columns_in_which_they_have_nan(opened: Opened, 
 
 def test_nan_in_a_column_that_a_judge_needs_is_rejected(opened: Opened) -> None:
     dataset = opened({"user_prompt": ["a", "b"], "k": [1.0, float("nan")]})
-    with pytest.raises(DatasetError) as judged:
-        check_rows(dataset, range(2), metadata=["k"])
-    assert str(judged.value) == (
+    assert problems_of(DatasetError, check_rows, dataset, range(2), metadata=["k"]) == [
         'data/x.parquet: column "k": NaN is not JSON, and [judge] metadata needs it; use null or a finite number'
-    )
+    ]
 
 
 NO_TEXT = "must be a non-blank string, got {}; write the prompt there or remove the row"
@@ -201,16 +199,13 @@ def damaged(dataset: Dataset, at: int, n: int) -> Dataset:
     return open_dataset(dataset.path, display="data/x.parquet")
 
 
-def test_damaged_row_group_is_reported_for_its_rows(opened: Opened) -> None:
+def test_damaged_row_group_is_reported_for_its_rows_and_for_many_once(opened: Opened) -> None:
     dataset = opened({"user_prompt": ["a" * 50, "b" * 50, "c" * 50]}, row_group_size=1)
     found = damaged(dataset, dataset.path.read_bytes().index(b"bbbbbbbb") - 30, 60)
     message = problem_of(lambda: found)
     assert message.startswith("data/x.parquet: row 1 cannot be read: ")
     assert "\n" not in message
     assert [found.row(index).messages[0]["content"][0] for index in (0, 2)] == ["a", "c"]
-
-
-def test_the_cause_of_damage_to_many_rows_is_reported_once(opened: Opened) -> None:
     dataset = opened({"user_prompt": [f"{row:50}" for row in range(60)]}, row_group_size=30)
     message = problem_of(lambda: damaged(dataset, 10, 50))
     assert message.startswith("data/x.parquet: rows 0 to 29 cannot be read: ")

@@ -32,11 +32,16 @@ def opened(tmp_path: Path) -> Opened:
     return write_and_open
 
 
-def test_the_prompt_of_a_conversation_ends_before_its_first_answer(opened: Opened) -> None:
+def test_the_prompt_of_a_conversation_ends_before_its_first_answer_and_it_may_have_what_no_prompt_has(
+    opened: Opened,
+) -> None:
     several = [ASKED, CALL, TOLD, ANSWERED, ASKED, ANSWERED]
 
     row = opened({"messages": several}).row(0)
     assert (row.messages, row.conversation) == ([ASKED], several)
+    developer, nothing = {"role": "developer", "content": "x"}, {"role": "assistant", "content": None}
+
+    assert opened({"messages": [developer, nothing]}).row(0).conversation == [developer, nothing]
 
 
 def test_an_answer_follows_its_prompt_and_messages_take_precedence(opened: Opened) -> None:
@@ -71,12 +76,6 @@ def test_csv_and_parquet_hold_conversations_too(opened: Opened, tmp_path: Path) 
     for dataset in (opened(text=f'messages,note\n"{cell}",a\n', name="x.csv"), open_dataset(path, recorded=True)):
         assert (dataset.row(0).messages, dataset.row(0).conversation) == ([ASKED], [ASKED, ANSWERED])
     assert opened(text="solution_str\n42\n", name="y.csv").row(0).conversation == [ANSWERED]
-
-
-def test_recorded_messages_may_have_what_no_prompt_has(opened: Opened) -> None:
-    developer, nothing = {"role": "developer", "content": "x"}, {"role": "assistant", "content": None}
-
-    assert opened({"messages": [developer, nothing]}).row(0).conversation == [developer, nothing]
 
 
 PROBLEMS = problems_in("recorded_problems")

@@ -1,4 +1,4 @@
-"""Every rule of a dataset, broken once, with the whole message."""
+"""Every rule of a dataset, broken once, with the whole message; and the answers of `demo/script`, cells of rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_osmosis.datasets import Row, check_rows, open_dataset
+from pytest_osmosis.datasets.script import NO_OTHER, Script
 from pytest_osmosis.errors import DatasetError
+from tests.raised import raised
 from tests.unit.datasets.conftest import Opened, problem_of, problems_in
 
 GOOD = '{"user_prompt": "2+2?"}'
@@ -48,8 +50,7 @@ def test_an_agent_that_only_sends_the_prompt_needs_one(opened: Opened) -> None:
         'data/x.jsonl:2: row 1: has metadata and no prompt, and the agent "chat" sends a prompt; write a user_prompt, '
         "or name an agent that reads the metadata"
     )
-    with pytest.raises(DatasetError, match=f"^{re.escape(said)}$"):
-        check_rows(dataset, range(2), must_ask=True)
+    assert str(raised(DatasetError, check_rows, dataset, range(2), must_ask=True)) == said
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
@@ -60,14 +61,11 @@ def test_a_system_prompt_replaces_instructions_of_the_system_or_the_developer(op
     assert row.with_system_prompt("Be kind.").messages == [{"role": "system", "content": "Be kind."}, chat[1]]
 
 
-def test_long_value_is_cut_and_shown_on_one_line(problem: Problems) -> None:
+def test_long_value_is_cut_and_shown_on_one_line_and_one_across_two_chunks_is_one_row(problem: Problems) -> None:
     shown = problem(json.dumps({"user_prompt": ["a\n\x1b\x9b" * 50]}))
     assert re.search(r'got \["a\\n\\u001b\\u009ba\\n\\u001b.*\.\.\.', shown)
     assert len(shown) < 200
     assert shown.isprintable()
-
-
-def test_json_number_across_two_chunks_is_one_row(problem: Problems) -> None:
     text = f"[{' ' * ((1 << 18) - 3)}12345]"
     assert problem(text, "x.json").endswith(", got 12345")
 
@@ -93,12 +91,11 @@ def test_a_dataset_that_is_not_valid_is_named_with_its_line(
     assert problem_of(lambda: opened(content, name, *columns)) == expected
 
 
-def test_mapped_column_that_some_row_has_is_enough(opened: Opened) -> None:
+def test_mapped_column_that_some_row_has_is_enough_for_one_of_ours(opened: Opened, problem: Problems) -> None:
     dataset = opened(f'{GOOD}\n{{"user_prompt": "3+3?", "answer": 6}}', columns={"ground_truth": "answer"})
     check_rows(dataset, [0, 1])
-
-
-def test_two_of_our_columns_cannot_be_mapped_to_the_same_column(problem: Problems) -> None:
+    dataset = opened(f"{GOOD}\nnot JSON\n{GOOD}")
+    check_rows(dataset, [0, 2])
     assert problem(GOOD, columns={"user_prompt": "text", "ground_truth": "Text"}) == (
         '[data] columns: "text" is mapped to more than one column; keep one of them'
     )
@@ -117,15 +114,8 @@ def test_a_file_that_is_not_there_is_reported_and_problems_name_a_file_by_its_pa
 def test_file_that_changed_after_it_was_indexed_is_rejected(opened: Opened, change: Callable[[Path], object]) -> None:
     dataset = opened(GOOD)
     change(dataset.path)
-    with pytest.raises(
-        DatasetError, match=r"^data/x\.jsonl: has changed since it was first read; start the eval again$"
-    ):
-        dataset.row(0)
-
-
-def test_only_selected_rows_are_checked(opened: Opened) -> None:
-    dataset = opened(f"{GOOD}\nnot JSON\n{GOOD}")
-    check_rows(dataset, [0, 2])
+    said = "data/x.jsonl: has changed since it was first read; start the eval again"
+    assert str(raised(DatasetError, dataset.row, 0)) == said
 
 
 def test_all_problems_are_reported_at_once_and_no_more_than_20_are_listed(problem: Problems) -> None:
@@ -135,15 +125,12 @@ def test_all_problems_are_reported_at_once_and_no_more_than_20_are_listed(proble
     assert (len(more), more[-1]) == (21, "data/x.jsonl: ... and 37 more")
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".parquet"])
-def test_a_file_in_another_format_is_named(tmp_path: Path, suffix: str) -> None:
-    path = tmp_path / f"x{suffix}"
-    path.write_bytes(gzip.compress(GOOD.encode(), mtime=0))
-    with pytest.raises(DatasetError, match=r"^data/x: is compressed with gzip; unpack it with gunzip$"):
-        open_dataset(path, display="data/x")
-
-
-def test_parquet_under_another_suffix_is_named(tmp_path: Path) -> None:
+def test_a_file_in_another_format_is_named(tmp_path: Path) -> None:
+    for suffix in (".jsonl", ".json", ".csv", ".parquet"):
+        path = tmp_path / f"x{suffix}"
+        path.write_bytes(gzip.compress(GOOD.encode(), mtime=0))
+        with pytest.raises(DatasetError, match=r"^data/x: is compressed with gzip; unpack it with gunzip$"):
+            open_dataset(path, display="data/x")
     pyarrow.parquet.write_table(pyarrow.table({"user_prompt": ["2+2?"]}), tmp_path / "x.jsonl")
     with pytest.raises(DatasetError, match=r"^data/x: is a Parquet file; rename it to \.parquet$"):
         open_dataset(tmp_path / "x.jsonl", display="data/x")
@@ -167,3 +154,43 @@ def test_digests_are_those_of_the_json_of_their_parts(messages: Any, truth: Any,
     asked = row.asked if len(row.asked) > 1 else messages
     assert row.digest == digest([*id, *row.asked, truth])
     assert row.content == (digest(asked if said is None else said), digest(record))
+
+
+def answers_of(*answers: object) -> str:
+    return "".join(json.dumps({"user_prompt": "?", "answer": answer}) + "\n" for answer in answers)
+
+
+def test_a_share_of_the_runs_gets_its_own_rows_cell(opened: Opened) -> None:
+    dataset, script = opened(answers_of("a", "b", "b", "c")), Script("answer", 0.8)
+    rows = [dataset.row(index) for index in range(4)]
+    cells = [[script.cell(dataset, row, str(seed)) for seed in range(500)] for row in rows]
+    for row, own in zip(rows, cells, strict=True):
+        right = row.record["answer"]
+        assert 0.75 < own.count(right) / 500 < 0.85
+        assert set(own) == {"a", "b", "c"}, "a wrong answer may be that of any other row"
+        assert own == [script.cell(dataset, row, str(seed)) for seed in range(500)]
+    assert [cell == "b" for cell in cells[1]] != [cell == "b" for cell in cells[2]], "each row has luck of its own"
+    assert Script("answer").cell(dataset, rows[0], "1") == "a"
+
+
+@pytest.mark.parametrize("others", [[], ["a"], [None, ""]], ids=["none", "equal", "empty"])
+def test_without_another_answer_the_wrong_one_is_a_sentence(opened: Opened, others: list[object]) -> None:
+    dataset = opened(answers_of("a", *others))
+    assert Script("answer", 0.0).cell(dataset, dataset.row(0), "1") == NO_OTHER
+
+
+def test_rows_that_cannot_be_read_are_no_answers(opened: Opened) -> None:
+    dataset = opened(answers_of("a") + "[]\n" + answers_of("b"))
+    assert {Script("answer", 0.0).cell(dataset, dataset.row(0), str(seed)) for seed in range(20)} == {"b"}
+
+
+@pytest.mark.parametrize("column", ["Expected", "expected ", "ground_truth"])
+def test_a_column_may_be_named_as_in_the_file_or_as_ours(opened: Opened, column: str) -> None:
+    dataset = opened("user_prompt,Expected\n?,a\n", "x.csv", {"ground_truth": "Expected"})
+    assert Script(column).right(dataset, dataset.row(0)) == "a"
+
+
+@pytest.mark.parametrize("cell", [None, "", "  ", [], {}, 0, False, "0", [0]])
+def test_an_empty_cell_is_no_answer_and_one_that_says_no_is_one(opened: Opened, cell: object) -> None:
+    dataset = opened(answers_of(cell))
+    assert Script("answer").right(dataset, dataset.row(0)) == (None if cell in ("", "  ", [], {}) else cell)

@@ -15,6 +15,7 @@ from pytest_osmosis.config.tables import RowSelection
 from pytest_osmosis.datasets import Row, Selected, select
 from pytest_osmosis.datasets import rows as row_warnings
 from pytest_osmosis.errors import DatasetError
+from tests.raised import problems_of
 
 ALL = Selected(((0, 999),), 1000, "all 1,000")
 LAST = Selected(((990, 999),), 10, "rows 990 to 999 of 1,000")
@@ -38,12 +39,13 @@ def test_selection_selects_rows_and_describes_them(selection: RowSelection, expe
     assert select(1000, selection, seed=0) == expected
 
 
-def test_sample_is_a_tenth_in_the_order_of_the_file() -> None:
+def test_sample_is_a_tenth_in_the_order_of_the_file_and_of_one_row_all() -> None:
     selected, again, other = (select(1000, RowSelection(), seed) for seed in (3, 3, 1))
     assert list(selected) == sorted(random.Random(3).sample(range(1000), 100))
     assert selected.text == "sample 100 of 1,000 rows (10% by default, seed 3)"
     assert selected == again
     assert selected.ranges != other.ranges
+    assert select(1, RowSelection(), 0) == select(1, RowSelection(), 3) == Selected(((0, 0),), 1, "all 1")
 
 
 @pytest.mark.parametrize(
@@ -58,25 +60,14 @@ def test_sample_says_why_it_is_one(total: int, expected: str) -> None:
     assert select(total, RowSelection(), seed=0).text == expected
 
 
-@pytest.mark.parametrize("seed", [0, 3])
-def test_sample_of_one_row_is_all(seed: int) -> None:
-    assert select(1, RowSelection(), seed) == Selected(((0, 0),), 1, "all 1")
-
-
-def test_all_ranges_beyond_the_end_are_reported() -> None:
-    with pytest.raises(DatasetError) as caught:
-        select(1000, RowSelection(rows=((3, 3), (990, 1000), (5000, 5000))), seed=0)
-    assert str(caught.value) == (
-        "[data] rows: must be within the dataset's 1,000 rows (0 to 999), got 990 to 1000\n"
-        "[data] rows: must be within the dataset's 1,000 rows (0 to 999), got 5000"
-    )
-
-
-@pytest.mark.parametrize("limit", [None, 5, "all"])
-def test_offset_beyond_the_end_is_rejected(limit: int | None) -> None:
-    with pytest.raises(DatasetError) as caught:
-        select(1, RowSelection(offset=1, limit=limit), seed=0)
-    assert str(caught.value) == "[data] offset: must be within the dataset's 1 row (0), got 1"
+def test_all_ranges_and_an_offset_beyond_the_end_are_reported() -> None:
+    rows = RowSelection(rows=((3, 3), (990, 1000), (5000, 5000)))
+    within = "[data] rows: must be within the dataset's 1,000 rows (0 to 999), got"
+    assert problems_of(DatasetError, select, 1000, rows, seed=0) == [f"{within} 990 to 1000", f"{within} 5000"]
+    limits: tuple[Any, ...] = (None, 5, "all")
+    for limit in limits:
+        (problem,) = problems_of(DatasetError, select, 1, RowSelection(offset=1, limit=limit), seed=0)
+        assert problem == "[data] offset: must be within the dataset's 1 row (0), got 1"
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)).map(lambda pair: (min(pair), max(pair))), min_size=1))
@@ -134,12 +125,9 @@ NOT_FOUND = (
 )
 
 
-def test_whole_words_are_found_in_any_case_and_with_any_blanks() -> None:
+def test_whole_words_are_found_in_any_case_with_any_blanks_in_parts_and_in_any_message() -> None:
     assert {notes_of([row(0, *each)]) for each in FOUND} == {(TOLD.format("0"),)}
     assert {notes_of([row(0, *each)]) for each in NOT_FOUND} == {()}
-
-
-def test_ground_truth_is_found_in_parts_and_in_any_message() -> None:
     parts = [{"type": "image_url", "image_url": {}}, {"type": "text", "text": "Say Paris"}]
     messages: list[dict[str, Any]] = [{"role": "system", "content": parts}, {"role": "user", "content": "Now."}]
     assert len(notes_of([Row(0, messages, "Paris", {}, 1)])) == 1

@@ -92,17 +92,6 @@ def full(budget: Budget) -> Stop | None:
     return None if misfit is None else misfit.full()
 
 
-def test_before_a_cost_is_known_one_run_per_host_begins() -> None:
-    budget = Budget(bounds(max_cost_usd=1.0, cost_usd=dollars), n_hosts=2)
-
-    assert fits(budget, 1)
-    assert not fits(budget, 2)
-    budget.rolled_out(failed("provider"))  # of unknown cost
-    assert not fits(budget, 2)
-    budget.rolled_out(costing(0.01))
-    assert fits(budget, 2)
-
-
 def test_a_run_begins_only_if_it_fits_beside_those_in_flight_by_the_mean_of_all_runs() -> None:
     budget = Budget(bounds(max_cost_usd=1.0, cost_usd=dollars))
     for usd in (0.05, 0.15, 0.1):
@@ -116,6 +105,14 @@ def test_a_run_begins_only_if_it_fits_beside_those_in_flight_by_the_mean_of_all_
 
     assert fits(budget, 2)  # 0.4 + (2 + 1) * 0.2
     assert not fits(budget, 3)
+    budget = Budget(bounds(max_cost_usd=1.0, cost_usd=dollars), n_hosts=2)
+
+    assert fits(budget, 1)
+    assert not fits(budget, 2)
+    budget.rolled_out(failed("provider"))  # of unknown cost
+    assert not fits(budget, 2)
+    budget.rolled_out(costing(0.01))
+    assert fits(budget, 2)
 
 
 def judged(usd: float) -> RunRecord:
@@ -160,16 +157,12 @@ def test_what_judges_used_in_earlier_sessions_counts(scored: bool) -> None:
     assert budget.rolled_out(costing(0.0)) == Stop("max_cost_usd", "[limits] max_cost_usd = 0.25 is reached")
 
 
-def test_the_stop_says_what_was_spent_and_what_a_run_costs() -> None:
+def test_the_stop_says_what_was_spent_and_what_a_run_costs_and_one_that_costs_nothing_always_fits() -> None:
     budget = Budget(bounds(max_cost_usd=0.5, max_tokens=10**9, cost_usd=dollars))
     budget.rolled_out(costing(0.3))
 
-    assert full(budget) == Stop(
-        "max_cost_usd", "[limits] max_cost_usd = 0.5 has no room for another run: $0.30 spent, about $0.30 a run"
-    )
-
-
-def test_tokens_have_the_same_rule() -> None:
+    text = "[limits] max_cost_usd = 0.5 has no room for another run: $0.30 spent, about $0.30 a run"
+    assert full(budget) == Stop("max_cost_usd", text)
     budget = Budget(bounds(max_tokens=40))
     budget.rolled_out(rolled(0))  # 18 tokens each
 
@@ -178,9 +171,6 @@ def test_tokens_have_the_same_rule() -> None:
     budget.rolled_out(rolled(1))
     text = "[limits] max_tokens = 40 has no room for another run: 36 tokens used, about 18 tokens a run"
     assert full(budget) == Stop("max_tokens", text)
-
-
-def test_runs_that_cost_nothing_and_those_without_bounds_on_spending_always_fit() -> None:
     budget = Budget(bounds(max_cost_usd=0.5, cost_usd=dollars))
     budget.rolled_out(costing(0.0))
 
@@ -223,15 +213,12 @@ def test_an_error_that_all_runs_would_meet_stops_the_eval(
     assert [systemic.saw(each) for each in rollouts] == [*[None] * (len(rollouts) - 1), cause]
 
 
-def test_an_error_that_the_probe_met_too_stops_the_eval_at_once() -> None:
+def test_an_error_that_the_probe_met_too_stops_the_eval_at_once_unless_a_run_succeeds() -> None:
     systemic = Systemic(1, probe_error="400: No connected db. (request 8a7f00e1)")
     met, other = failing("400: No connected db. (request 77be41aa)", "model"), failing("400: too long", "model")
     assert (systemic.is_of_probe(other), systemic.saw(other)) == (False, None)
     assert systemic.is_of_probe(met)
     assert systemic.saw(met) == f"the test request and a run failed the same way: {met['error']}"
-
-
-def test_an_error_of_the_probe_is_forgotten_once_a_run_succeeds() -> None:
     systemic = Systemic(1, probe_error="400: no")
     systemic.saw(SUCCESS)
     assert not systemic.is_of_probe(failing("400: no", "model"))
@@ -270,12 +257,21 @@ def at(stage: Stage) -> RunState:
     return state
 
 
-def test_a_run_that_is_rolled_out_is_never_rolled_out_again() -> None:
+def test_a_run_that_is_rolled_out_is_never_rolled_out_again_and_a_cleared_table_holds_none() -> None:
     assert NEXT_STAGES[Stage.ROLLED_OUT] == {Stage.DONE}
     assert NEXT_STAGES[Stage.DONE] == set()
     table = RunTable(1, SteppedClock())
     with pytest.raises(RuntimeError, match="row3-run0 is ROLLED_OUT and cannot become QUEUED"):
         table.queue_again(table.add(RUN, ROW, Stage.ROLLED_OUT))
+    table = RunTable(1, SteppedClock())
+    table.add(RUN, ROW, Stage.HANDED_OUT)
+    table.queue.append(RunId(4, 0))
+    table.stored.append(RunId(5, 0))
+
+    table.clear()
+
+    assert not any((table.queue, table.stored, table.states))
+    assert (table.tally.n_to_roll_out, table.tally.n_unbegun) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -291,15 +287,3 @@ def test_a_run_that_rolls_is_counted_by_what_it_waits_for(retrying: int, held: i
     assert {each: n for each, n in vars(tally).items() if n} == {"n_to_roll_out": 1, name: 1}
     tally.leave(state)
     assert not any(vars(tally).values())
-
-
-def test_a_table_that_is_cleared_holds_and_counts_no_run() -> None:
-    table = RunTable(1, SteppedClock())
-    table.add(RUN, ROW, Stage.HANDED_OUT)
-    table.queue.append(RunId(4, 0))
-    table.stored.append(RunId(5, 0))
-
-    table.clear()
-
-    assert not any((table.queue, table.stored, table.states))
-    assert (table.tally.n_to_roll_out, table.tally.n_unbegun) == (0, 0)

@@ -58,15 +58,12 @@ def test_no_minute_holds_more_tokens_than_the_limit(amounts: list[float]) -> Non
     assert most_in_a_minute(granted(Rate(1000), amounts), amounts) <= 1000
 
 
-def test_requests_are_spread_over_the_minute_and_the_limit_is_used() -> None:
+def test_requests_are_spread_over_the_minute_and_the_limit_and_corrections_are_kept() -> None:
     times = granted(Rate(600), [1.0] * 600, late_s=0.01)
     steps = [after - before for before, after in itertools.pairwise(times)]
     assert max(steps) < 0.2
     assert times[-1] < 61
     assert sum(at < 1.0 for at in times) <= 10 + 600 * BURST_S / 60 + 1
-
-
-def test_capacity_that_was_not_used_for_long_is_lost_and_an_amount_above_the_limit_goes_alone() -> None:
     rate = Rate(60)
     granted(rate, [1.0] * 2)
     times = granted(rate, [1.0] * 5, begin=1000.0)
@@ -74,9 +71,6 @@ def test_capacity_that_was_not_used_for_long_is_lost_and_an_amount_above_the_lim
     times = granted(Rate(100), [10.0, 500.0, 10.0])
     assert times[1] - times[0] >= WINDOW_S
     assert times[2] - times[1] >= WINDOW_S
-
-
-def test_a_correction_delays_or_hastens_the_next_requests() -> None:
     rate = Rate(600)
     taken = rate.take(0.0, 100.0)
     before = rate.free_at(0.0, 1.0)
@@ -108,9 +102,6 @@ def test_each_pause_halves_the_runs_in_flight_down_to_one_and_refusals_in_it_onl
     throttle.refused(0.0, 1.0)
     throttle.refused(0.5, 1.0)
     assert (throttle.ceiling, throttle.pauses, throttle.paused_s) == (4, 1, 1.5)
-
-
-def test_finished_runs_raise_the_ceiling_up_to_the_limit() -> None:
     throttle = Throttle(8)
     throttle.refused(0.0, 1.0)
     seen = []
@@ -159,16 +150,13 @@ def test_permits_are_granted_in_the_order_of_requests_of_all_hosts() -> None:
     assert 12.0 < asking.permits.held_s["requests_per_minute"] < 12.5
 
 
-def test_no_permit_is_granted_during_a_pause_and_no_limit_is_blamed() -> None:
+def test_no_permit_is_granted_during_a_pause_and_a_host_that_waits_for_its_permit_is_not_silent() -> None:
     asking = AskingHosts()
     asking.ask(0, 1)
     assert asking.grant(100.0, not_before=130.0) == [[], []]
     assert asking.permits.held_by is None
     assert asking.grant(130.0, not_before=130.0) == [[1], []]
     assert asking.permits.held_s == {"requests_per_minute": 0.0}
-
-
-def test_a_host_that_waits_for_its_permit_is_not_silent() -> None:
     asking = AskingHosts()
     for number in (1, 2):
         asking.ask(1, number)
@@ -177,7 +165,7 @@ def test_a_host_that_waits_for_its_permit_is_not_silent() -> None:
     assert (asking.hosts[0].heard_at, asking.hosts[1].heard_at) == (0.0, 101.0)
 
 
-def test_an_unused_permit_goes_to_another_request() -> None:
+def test_an_unused_permit_goes_to_another_request_and_those_of_a_dead_host_no_longer_wait() -> None:
     asking = AskingHosts()
     states = [asking.ask(0, 1), asking.ask(0, 2), asking.ask(1, 3)]
     asking.grant(100.0)
@@ -185,9 +173,6 @@ def test_an_unused_permit_goes_to_another_request() -> None:
     assert states[1].held == 0
     asking.permits.unused(asking.hosts[0], 1)  # given up when it was on its way
     assert asking.grant(100.1) == [[1], [3]]
-
-
-def test_requests_of_a_dead_host_no_longer_wait_and_those_it_sent_count() -> None:
     asking = AskingHosts()
     states = [asking.ask(0, 1), asking.ask(0, 2), asking.ask(1, 3)]
     asking.grant(100.0)
@@ -228,9 +213,6 @@ def test_it_speaks_once_for_each_span_of_silence_and_a_finished_run_begins_a_new
     assert notice.check(11.0, 1, states, 0) is None
     assert notice.check(20.0, 1, states, 0) is None
     assert notice.check(21.0, 1, states, 0) is not None
-
-
-def test_it_is_silent_while_nothing_is_waited_for() -> None:
     notice = StallNotice(10.0, since=0.0)
     assert notice.check(100.0, 0, [], 0) is None
     assert notice.check(105.0, 0, [], 3) is None, "silence counts from when there was something to wait for"
@@ -264,25 +246,16 @@ def spoken(notice: WaitNotice, until: int, waiting: Callable[[int], Waiting]) ->
     return {now: text for now, text in said.items() if text is not None}
 
 
-def test_it_speaks_once_of_hosts_that_wait_and_is_silent_about_short_waits() -> None:
+def test_it_speaks_once_of_hosts_that_wait_unless_the_session_did_and_not_of_short_waits() -> None:
     said = spoken(WaitNotice(), 200, lambda now: Waiting(6 - now % 2, 8, LACKS) if now < 100 else Waiting(0, 8))
     assert said == {10: f"6 of 8 hosts wait for a place: {LACKS}", 110: "all 8 hosts have a place now"}
     assert not spoken(WaitNotice(), 100, lambda now: Waiting(2 * (now % 10 < 9), 8, LACKS))
-
-
-def test_it_does_not_repeat_what_the_session_said_at_the_start() -> None:
     said = spoken(WaitNotice(told=True), 200, lambda now: Waiting(1, 1, LACKS) if now < 100 else Waiting(0, 1))
     assert said == {110: "the host has a place now"}
 
 
-@pytest.mark.parametrize(
-    ("waiting", "text"),
-    [
-        (Waiting(0, 3), ""),
-        (Waiting(1, 2, LACKS), f"1 of 2 hosts waits for a place: {LACKS}"),
-        (Waiting(1, 1, LACKS), f"the host has no place: {LACKS}"),
-        (Waiting(3, 3, LACKS), f"none of 3 hosts has a place: {LACKS}"),
-    ],
-)
-def test_one_line_says_how_many_wait(waiting: Waiting, text: str) -> None:
-    assert waiting.text == text
+def test_one_line_says_how_many_wait() -> None:
+    assert Waiting(0, 3).text == ""
+    assert Waiting(1, 2, LACKS).text == f"1 of 2 hosts waits for a place: {LACKS}"
+    assert Waiting(1, 1, LACKS).text == f"the host has no place: {LACKS}"
+    assert Waiting(3, 3, LACKS).text == f"none of 3 hosts has a place: {LACKS}"

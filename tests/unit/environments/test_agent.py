@@ -94,18 +94,19 @@ async def test_only_errors_of_infrastructure_are_repeated_and_no_more_often_than
     assert environment.n_rollouts == n_rollouts
 
 
-@pytest.mark.parametrize(("kwargs", "n_threads"), [({}, 32), ({"concurrency": 256}, 256)])
-async def test_an_environment_gets_a_thread_for_each_rollout_in_flight_unless_it_has_a_number(
-    kwargs: dict[str, Any], n_threads: int
-) -> None:
-    environment, concurrency = Environment([]), Concurrency(32, kwargs)
+async def test_an_environment_gets_a_thread_for_each_rollout_in_flight_unless_it_has_a_number() -> None:
+    for kwargs, n_threads in (({}, 32), ({"concurrency": 256}, 256)):
+        environment, concurrency = Environment([]), Concurrency(32, kwargs)
+        concurrency.apply(environment)
+        assert environment.n_threads == n_threads
+        environment.set_concurrency(512)
+        concurrency.apply(environment)
+        assert environment.n_threads == 512, "a number that it sets itself stays"
+    Concurrency(7, {}).apply(object())
 
-    concurrency.apply(environment)
-
-    assert environment.n_threads == n_threads
-    environment.set_concurrency(512)
-    concurrency.apply(environment)
-    assert environment.n_threads == 512, "a number that it sets itself stays"
+    await asyncio.to_thread(int)
+    executor: Any = asyncio.get_running_loop()._default_executor  # type: ignore[attr-defined]
+    assert executor._max_workers == 7
 
 
 CODE = """
@@ -144,14 +145,6 @@ def test_an_environment_that_does_not_load_is_refused(
     monkeypatch.delitem(sys.modules, "odd_env", raising=False)
     with pytest.raises(CodeError, match=message):
         load_environment(EnvironmentSource("odd-env", "odd_env", **fields))
-
-
-async def test_without_a_method_of_its_own_the_pool_of_the_loop_gets_them() -> None:
-    Concurrency(7, {}).apply(object())
-
-    await asyncio.to_thread(int)
-    executor: Any = asyncio.get_running_loop()._default_executor  # type: ignore[attr-defined]
-    assert executor._max_workers == 7
 
 
 # -- the client that an environment gets ------------------------------------------------------------------

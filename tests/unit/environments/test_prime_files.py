@@ -1,16 +1,20 @@
-"""The files of `prime eval` of a stored eval run, written and read back; and those of another program."""
+"""The files of `prime eval` of a stored eval run, written and read back, those of another program, and heartbeats."""
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from email.message import Message
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
 from pytest_osmosis.addons.verifiers import prime_files
-from pytest_osmosis.addons.verifiers.prime_files import GrowingPrimeFiles, folder_of, write_prime_files
+from pytest_osmosis.addons.verifiers.prime_files import GrowingPrimeFiles, Heartbeat, folder_of, write_prime_files
 from pytest_osmosis.addons.verifiers.prime_import import PrimeRun, has_failed, read_prime_run
 from pytest_osmosis.errors import OsmosisError
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
@@ -89,11 +93,10 @@ def test_files_replace_links(tmp_path: Path) -> None:
     assert not any(path.is_symlink() for path in (tmp_path / "out").iterdir())
 
 
-@pytest.mark.parametrize(("environment", "name"), [({}, "x"), ({"environment": ENVIRONMENT}, "word-count")])
-def test_a_folder_is_named_after_environment_or_eval(tmp_path: Path, environment: dict[str, Any], name: str) -> None:
-    run = eval_run(tmp_path, **environment)
-
-    assert folder_of(run, tmp_path) == tmp_path / f"evals/{name}--demo--arithmetic/x-1"
+def test_a_folder_is_named_after_environment_or_eval(tmp_path: Path) -> None:
+    for fields, name in (({}, "x"), ({"environment": ENVIRONMENT}, "word-count")):
+        run = eval_run(tmp_path / name, **fields)
+        assert folder_of(run, tmp_path) == tmp_path / f"evals/{name}--demo--arithmetic/x-1"
 
 
 def test_a_row_is_written_once_all_of_its_runs_are_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,3 +192,60 @@ def test_metrics_and_usage_are_means_over_the_lines_that_have_them() -> None:
     assert mean(found.rewards) == pytest.approx(1 / 3)
     assert found.n_errors == 1
     assert (mean([1.7e308, 1.7e308, -1.7e308, 0.5]), mean([])) == (1.7e308 / 4, 0.0), "no float holds the first sum"
+
+
+# -- requests to a monitor ----------------------------------------------------------------------------------
+
+URL = "https://monitor.example/ping/private"
+
+
+class Monitor:
+    """A monitor, as urllib asks it: it answers once its gate is open, or fails."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.gate = threading.Event()
+        self.failure: Exception | None = None
+
+    def open(self, url: str, timeout: float) -> io.BytesIO:
+        self.seen.append(url)
+        self.gate.wait(60.0)
+        if self.failure is not None:
+            raise self.failure
+        return io.BytesIO()
+
+
+@pytest.fixture
+def monitor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Monitor]:
+    monitor = Monitor()
+    monkeypatch.setattr("urllib.request.urlopen", monitor.open)
+    yield monitor
+    monitor.gate.set()
+
+
+def test_a_row_that_is_done_is_told_unless_a_request_is_open(monitor: Monitor) -> None:
+    heartbeat = Heartbeat(URL, [RunId(row, index) for row in range(3) for index in range(2)])
+    heartbeat.run_done(RunId(0, 0))
+    heartbeat.run_done(RunId(1, 0))
+    assert monitor.seen == []
+    heartbeat.run_done(RunId(0, 1))
+    wait_until(lambda: len(monitor.seen) == 1, "the request")
+    heartbeat.run_done(RunId(1, 1))
+    monitor.gate.set()
+    wait_until(lambda: not heartbeat._idle.locked(), "the answer")
+    heartbeat.run_done(RunId(2, 0))
+    heartbeat.run_done(RunId(2, 1))
+    wait_until(lambda: len(monitor.seen) == 2 and not heartbeat._idle.locked(), "another")
+    assert heartbeat.notice is None
+
+
+@pytest.mark.parametrize("failure", [HTTPError(URL, 404, "Not Found", Message(), None), ValueError("no address")])
+def test_failures_are_told_once_and_without_the_rest_of_the_url(monitor: Monitor, failure: Exception) -> None:
+    monitor.failure = failure
+    monitor.gate.set()
+    heartbeat = Heartbeat(URL, [RunId(row, 0) for row in range(2)])
+    for row in range(2):
+        heartbeat.run_done(RunId(row, 0))
+        wait_until(lambda: not heartbeat._idle.locked(), "the answer")
+    heartbeat.close()
+    assert heartbeat.notice == f"2 of 2 heartbeats to monitor.example failed: {failure}"

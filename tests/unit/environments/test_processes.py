@@ -35,17 +35,18 @@ def keeping(*, rolls_out: bool = True, prestarted: bool = True, is_alive: bool =
     return processes
 
 
-def test_a_process_becomes_a_host_that_would_load_the_same_in_a_session_that_rolls_out_here() -> None:
+def test_a_process_becomes_a_host_that_would_load_the_same_in_a_session_that_rolls_out_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     processes = keeping()
     assert processes.take(replace(CODE), {**VARIABLES, OF_PYTEST: "test_x (call)"}) is not None
     assert processes.take(CODE, VARIABLES) is None  # it is one already
     assert keeping().take(CODE, {**VARIABLES, "A": "c"}) is None
+    others: list[dict[str, Any]] = [{name: "another"} for name in HostCode.__struct_fields__]
+    assert [keeping().take(replace(CODE, **other), VARIABLES) for other in others] == [None] * len(others)
     assert keeping(rolls_out=False).take(CODE, VARIABLES) is None
     assert keeping(prestarted=False).take(CODE, VARIABLES) is None
     assert keeping(is_alive=False).take(CODE, VARIABLES) is None
-
-
-def test_only_so_many_processes_wait_for_their_eval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(of_session, "MOST_KEPT", 0)
     assert keeping().take(CODE, VARIABLES) is None
 
@@ -62,12 +63,6 @@ def test_a_line_that_user_code_forged_is_no_answer(tmp_path: Path, line: bytes) 
 
     with pytest.raises(CodeError, match="environment sums does not load: its process ended"):
         processes.answer(loading)
-
-
-@pytest.mark.parametrize("name", HostCode.__struct_fields__)
-def test_a_process_becomes_no_host_whose_code_would_see_another_value_of_any_field(name: str) -> None:
-    other: dict[str, Any] = {name: "another"}
-    assert keeping().take(replace(CODE, **other), VARIABLES) is None
 
 
 def test_no_thread_waits_for_environments_once_the_session_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,14 +82,11 @@ def test_the_input_is_left_out_if_json_would_change_it(tmp_path: Path, value: An
     assert read_back(tmp_path, raw).record["input"] == (raw if is_exact else None)
 
 
-def test_info_may_be_json_text_and_stays_so_for_the_environment(tmp_path: Path) -> None:
+def test_info_may_be_json_text_and_a_change_of_any_column_but_the_answer_is_another_row(tmp_path: Path) -> None:
     row = read_back(tmp_path, {"prompt": "1+1?", "info": '{"level": 1}'})
 
     assert row.record["metadata"] == {"info": {"level": 1}}
     assert row.record["input"]["info"] == '{"level": 1}'
-
-
-def test_a_change_of_any_column_but_the_answer_changes_what_a_row_asks(tmp_path: Path) -> None:
     raw = {"prompt": "1+1?", "answer": "2", "info": {"level": 1}}
     before = read_back(tmp_path, raw).content
 

@@ -73,7 +73,11 @@ def code() -> EnvironmentCode:
     return EnvironmentCode(EnvironmentSource("x", "x"), loaded, setup)
 
 
-async def test_a_score_that_the_rollout_gave_stays(code: EnvironmentCode) -> None:
+async def test_a_rollout_whose_process_is_gone_is_not_scored_and_a_score_that_it_gave_stays(
+    code: EnvironmentCode,
+) -> None:
+    with pytest.raises(UnkeptState, match="scores as it rolls out"):
+        await code.score([SCORING])
     context: Any = Context()
     code.keep(Key.of(SCORING), (await code.agent.roll(context)).state)
     [reward] = await code.score([SCORING])
@@ -81,18 +85,18 @@ async def test_a_score_that_the_rollout_gave_stays(code: EnvironmentCode) -> Non
     assert (reward.score, code.is_grouped) == (0.5, False)
 
 
-async def test_a_rollout_whose_process_is_gone_is_not_scored(code: EnvironmentCode) -> None:
-    with pytest.raises(UnkeptState, match="scores as it rolls out"):
-        await code.score([SCORING])
-
-
-def test_rewards_of_all_runs_of_a_row_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rewards_of_all_runs_of_a_row_are_refused_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("made")
     monkeypatch.setattr(Environment, "requires_group_rollouts", True)
     monkeypatch.setattr(module, "load_environment", Environment, raising=False)
     monkeypatch.setitem(sys.modules, "made", module)
     with pytest.raises(CodeError, match="needs all runs of a row"):
         load_environment(EnvironmentSource("x", "made"))
+    environment = SimpleNamespace(rubric=SimpleNamespace(has_group_rewards=True))
+    loaded = LoadedEnvironment(environment, ModuleType("made"), (), ())
+    setup = Setup(HostCode("roll", ".", (), {}), independent_scoring=True)
+    with pytest.raises(CodeError, match="need all runs of a row, so independent_scoring cannot score each run alone"):
+        EnvironmentCode(EnvironmentSource("x", "x"), loaded, setup)
 
 
 @pytest.mark.parametrize(("has_environments", "found"), [(False, True), (True, False)])
@@ -151,14 +155,6 @@ async def test_the_member_of_a_state_scores_it(route: dict[str, Any]) -> None:
     assert not isinstance(reward, BaseException)
     assert reward.metrics == {"a": 0.0}
     assert state["info"] == route["info"]
-
-
-def test_functions_that_need_all_runs_of_a_row_score_none_alone() -> None:
-    environment = SimpleNamespace(rubric=SimpleNamespace(has_group_rewards=True))
-    loaded = LoadedEnvironment(environment, ModuleType("made"), (), ())
-    setup = Setup(HostCode("roll", ".", (), {}), independent_scoring=True)
-    with pytest.raises(CodeError, match="need all runs of a row, so independent_scoring cannot score each run alone"):
-        EnvironmentCode(EnvironmentSource("x", "x"), loaded, setup)
 
 
 @pytest.mark.parametrize(("independent", "score"), [(False, 0.25), (True, 0.75)])

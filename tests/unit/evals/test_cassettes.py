@@ -26,6 +26,7 @@ from pytest_osmosis.evals.cassettes import (
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Boundary, StoredUse
+from tests.raised import problems_of
 from tests.unit.cassettes.recording import conversation, lines_of, write_log
 from tests.unit.made import A, failed, finished, pending
 
@@ -150,11 +151,9 @@ def test_a_replay_that_lacks_too_many_runs_is_refused_with_their_names() -> None
     check_replay(cassette, runs, 2)
     assert missing_text(cassette, runs) == "2 of 10 runs are not in x.jsonl: row8-run0, row9-run0"
     assert missing_text(cassette, runs[:8]) is None
-    with pytest.raises(CassetteError) as raised:
-        check_replay(cassette, runs, 1)
-    assert str(raised.value) == (
+    assert problems_of(CassetteError, check_replay, cassette, runs, 1) == [
         "--osmosis-replay: 2 of 10 runs are not in x.jsonl: row8-run0, row9-run0; "
         "record them (--osmosis-record=new), or select others (-k, --osmosis-limit)"
-    )
+    ]
     with pytest.raises(CassetteError, match="1 of 1 run is not in"):
         check_replay(cassette, runs[9:], 5)

@@ -46,10 +46,18 @@ def values(path: Path | None, *overrides: Override, environ: Mapping[str, str] =
     return {value for source in sources for value in source.values() if value}
 
 
-def test_names_and_values_in_a_config_are_found(tmp_path: Path) -> None:
+def test_names_and_values_in_a_config_and_in_each_of_several_evals_are_found(tmp_path: Path) -> None:
     path = tmp_path / "x.toml"
     path.write_text(TOML)
     assert values(path) == EXPECTED
+    path = tmp_path / "x.toml"
+    path.write_text(
+        'api_key_var = "A_TOKEN"\n[[eval]]\nheader = "Authorization: Bearer value-1"\n'
+        '[[eval]]\nheaders = {authorization = "Bearer value-2"}\n'
+        '[[ablation]]\nsweep.header = [["X-Api-Key: value-3"], ["X-Api-Key: value-4"]]\n'
+        'sweep.headers = [{X-Api-Key = "value-5"}, {X-Api-Key = "value-6"}]\n'
+    )
+    assert values(path) == {"value-of-a", "value-of-groq", *(f"value-{number}" for number in range(1, 7))}
 
 
 def test_no_message_on_what_is_no_toml_quotes_a_value(tmp_path: Path) -> None:
@@ -67,17 +75,6 @@ def test_no_message_on_what_is_no_toml_quotes_a_value(tmp_path: Path) -> None:
     assert not [text for text in said if re.search("value-of|sk-pasted", text)]
 
 
-def test_the_secrets_of_each_of_several_evals_are_found(tmp_path: Path) -> None:
-    path = tmp_path / "x.toml"
-    path.write_text(
-        'api_key_var = "A_TOKEN"\n[[eval]]\nheader = "Authorization: Bearer value-1"\n'
-        '[[eval]]\nheaders = {authorization = "Bearer value-2"}\n'
-        '[[ablation]]\nsweep.header = [["X-Api-Key: value-3"], ["X-Api-Key: value-4"]]\n'
-        'sweep.headers = [{X-Api-Key = "value-5"}, {X-Api-Key = "value-6"}]\n'
-    )
-    assert values(path) == {"value-of-a", "value-of-groq", *(f"value-{number}" for number in range(1, 7))}
-
-
 @pytest.mark.parametrize(
     "content", [b"", b"[[[", b"secrets = 1", b"[secrets]\nrequired = 1", b"[secrets]\nrequired = [1]"]
 )
@@ -89,16 +86,13 @@ def test_nothing_that_is_wrong_raises(tmp_path: Path, content: bytes) -> None:
     assert values(tmp_path) == {"value-of-groq"}
 
 
-def test_pyproject_and_options_count(tmp_path: Path) -> None:
+def test_pyproject_options_secrets_files_and_variables_of_clients_count(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text('[tool.pytest-osmosis.eval.x.model]\napi_key_env = "A_TOKEN"\n')
     typed = Override("secrets", "required", '["B_TOKEN"]', "--osmosis-set", as_toml=True)
     named = Override("model", "api_key_env", "B_TOKEN", "--osmosis-api-key-env")
     header = Override("model", "headers", "value-of-typed", "--osmosis-set", below=("X-Token",), as_toml=True)
     assert values(tmp_path / "x.toml", named, header) == {"value-of-a", "value-of-b", "value-of-groq", "value-of-typed"}
     assert values(None, typed) == {"value-of-b", "value-of-groq"}
-
-
-def test_secrets_files_and_variables_of_clients_count(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("X=value-in-file\nbroken\n")
     assert values(None, secrets=SecretsSource(tmp_path / ".env")) == {"value-in-file", "value-of-groq"}
     assert values(None, secrets=SecretsSource("-", lambda: "X=value-typed")) == {"value-typed", "value-of-groq"}

@@ -20,6 +20,7 @@ from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.rollouts.environment import EnvironmentFacts, EnvironmentSource
 from pytest_osmosis.verdicts.pass_rule import Outcome
+from tests.raised import raised
 from tests.unit.evals.conftest import Workspace
 
 METADATA = {"env_id": "x", "model": "demo/arithmetic", "rollouts_per_example": 2}
@@ -67,9 +68,7 @@ def taken(prepared: Prepared, folder: Path) -> dict[RunId, dict[str, float]]:
 
 
 def refused(prepared: Prepared, folder: Path) -> str:
-    with pytest.raises(ProblemsError) as error:
-        resumed_from(prepared, folder, None)
-    return str(error.value)
+    return str(raised(ProblemsError, resumed_from, prepared, folder, None))
 
 
 def test_rewards_are_taken_over_for_an_environment_alone(prepared: Prepared) -> None:

@@ -12,6 +12,7 @@ from pytest_osmosis.evals.run_directory import changed_inputs, check_same_code, 
 from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.stored_rollouts import StoredProgress
+from tests.raised import raised
 from tests.unit.evals.conftest import CONFIG, Ran, Workspace
 
 AGENT = """
@@ -146,10 +147,9 @@ def test_changed_code_is_refused_with_the_names_of_its_files(workspace: Workspac
     assert code["rollouts"] is not None
 
     check_same_code(directory, then, dict(then))
-    with pytest.raises(CodeError) as refused:
-        check_same_code(directory, {**then, "gone.py": "old"}, {"agents/short.py": "other", "tools.py": "new"})
+    was, now = {**then, "gone.py": "old"}, {"agents/short.py": "other", "tools.py": "new"}
 
-    assert str(refused.value).splitlines() == [
+    assert str(raised(CodeError, check_same_code, directory, was, now)).splitlines() == [
         f"run {directory.name}: cannot be resumed, because its rollouts were made with other inputs; these changed:",
         "  agents/short.py: changed",
         "  gone.py: is not used any more",

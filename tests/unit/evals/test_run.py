@@ -27,6 +27,7 @@ from pytest_osmosis.record.journal import replay
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from tests.journals import fold
 from tests.preparing import prepare, prepare_again
+from tests.raised import problems_of
 from tests.unit.evals.conftest import Begun, Ran, Workspace
 
 SECRET = "hunter2-and-more"
@@ -51,9 +52,7 @@ def test_problems_have_one_order_and_those_of_a_rescore_are_among_them(workspace
     words = ["branch: ", "x.jsonl:2", "model_path", "MISSING_TOKEN", "KEY_8", "KEY_9", "gone.json"]
 
     def found(prepares: Callable[[], Prepared]) -> list[str]:
-        with pytest.raises(ProblemsError) as caught:
-            prepares()
-        return [next((word for word in words if word in str(each)), str(each)) for each in caught.value.problems]
+        return [next((word for word in words if word in each), each) for each in problems_of(ProblemsError, prepares)]
 
     assert found(workspace.prepare) == words
     assert found(lambda: prepare_again(run)) == [word for word in words if word not in ("model_path", "MISSING_TOKEN")]
@@ -61,11 +60,8 @@ def test_problems_have_one_order_and_those_of_a_rescore_are_among_them(workspace
 
 def test_a_problem_with_a_typed_model_names_the_option(workspace: Workspace) -> None:
     typed = Override("experiment", "model_path", "nobody/model", "--osmosis-model")
-
-    with pytest.raises(ProblemsError) as caught:
-        prepare(workspace.config, [typed])
-
-    assert str(caught.value).startswith("--osmosis-model: [experiment] model_path: ")
+    (problem,) = problems_of(ProblemsError, prepare, workspace.config, [typed])
+    assert problem.startswith("--osmosis-model: [experiment] model_path: ")
 
 
 def test_the_judge_of_recorded_conversations_may_be_an_endpoint(workspace: Workspace) -> None:
@@ -92,16 +88,15 @@ def test_listing_needs_no_secrets_and_looks_up_no_price(workspace: Workspace) ->
     assert None not in workspace.prepare(environ={"TOKEN": SECRET}).prices.values()
 
 
-def test_a_named_row_is_collected_with_the_selection_unless_it_is_beyond_the_end(workspace: Workspace) -> None:
+def test_a_named_row_is_collected_with_the_selection_and_every_run_with_a_test_is_in_flight(
+    workspace: Workspace,
+) -> None:
     workspace.configure(('rows = "all"', 'rows = "0"'))
 
     plan = workspace.prepare(named_rows=[2, 99]).plan
 
     assert [row for row, _ in plan.rows()] == [0, 2]
     assert list(plan.runs()) == [RunId(0, 0)]
-
-
-def test_every_run_at_once_is_the_number_of_runs_that_have_tests(workspace: Workspace) -> None:
     workspace.configure(("batch_size = 8", f"batch_size = {EVERY_RUN_AT_ONCE}"))
     limit = InFlightLimit(1, "--osmosis-max-in-flight")
 
@@ -208,7 +203,9 @@ def test_messages_are_not_gathered_for_long_if_spending_may_stop_the_eval(
     assert workspace.run_dirs() == []
 
 
-def test_an_output_path_that_cannot_be_written_is_reported_before_anything_runs(workspace: Workspace) -> None:
+def test_an_output_path_that_cannot_be_written_is_reported_and_results_stay_in_the_run_directory(
+    workspace: Workspace, ran: Ran
+) -> None:
     workspace.configure(("[secrets]", '[output]\nresults = "rewards.py/results.json"\n[secrets]'))
 
     [output] = outputs_of(workspace.prepare(), updating=False)
@@ -217,9 +214,6 @@ def test_an_output_path_that_cannot_be_written_is_reported_before_anything_runs(
     assert str(problem).endswith(f"cannot be written: {workspace.root}/rewards.py is not a folder")
     workspace.configure()
     assert list(outputs_of(workspace.prepare(), updating=False)) == []
-
-
-def test_results_stay_in_the_run_directory_if_the_output_path_cannot_be_written(workspace: Workspace, ran: Ran) -> None:
     workspace.configure(("[secrets]", '[output]\nresults = "out/results.json"\n[secrets]'))
     prepared = workspace.prepare()
     workspace.write("out", "in the way")

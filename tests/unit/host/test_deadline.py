@@ -20,6 +20,7 @@ from pytest_osmosis.host.deadline import (
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.run_id import RunId
 from tests.clocks import LoopClock, ended, settled
+from tests.raised import raised_by
 
 BUDGET_S = 60.0
 
@@ -62,11 +63,10 @@ async def test_the_deadline_expires_whatever_the_code_does_with_its_cancellation
     clock, task = LoopClock(), asyncio.create_task(inside())
     await settled()
     await clock.advance(BUDGET_S)
-    with pytest.raises(DeadlineExpired) as caught:
-        await ended(task)
+    error = await raised_by(DeadlineExpired, ended(task))
     assert task.cancelling() == 0, "the cancellation is used up"
     if swallowed_by == "nothing":
-        assert isinstance(caught.value.__cause__, asyncio.CancelledError)
+        assert isinstance(error.__cause__, asyncio.CancelledError)
 
 
 async def test_code_that_swallows_cancellations_is_cancelled_again_and_reported() -> None:
@@ -90,14 +90,6 @@ async def test_code_that_swallows_cancellations_is_cancelled_again_and_reported(
     with pytest.raises(DeadlineExpired):
         await ended(task)
     assert stuck == [1, 2, 3]
-
-
-async def test_a_cancellation_from_outside_is_raised() -> None:
-    task = asyncio.create_task(waits(deadline()))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await ended(task)
 
 
 async def test_pauses_and_stalls_do_not_count_but_stalls_that_the_run_caused_do_even_during_a_pause() -> None:
@@ -154,7 +146,7 @@ async def test_what_is_charged_to_code_that_only_waits_is_given_back_and_stalls_
         assert inside.spent_s() == 110
 
 
-async def test_the_time_of_a_pause_is_added() -> None:
+async def test_the_time_of_a_pause_is_added_and_a_cancellation_from_outside_is_raised() -> None:
     clock, inside = LoopClock(), deadline()
     task = asyncio.create_task(waits(inside))
     await settled()
@@ -165,6 +157,11 @@ async def test_the_time_of_a_pause_is_added() -> None:
     assert not inside.expired
     await clock.advance(1)
     with pytest.raises(DeadlineExpired):
+        await ended(task)
+    task = asyncio.create_task(waits(deadline()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
         await ended(task)
 
 

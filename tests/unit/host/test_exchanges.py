@@ -19,6 +19,7 @@ from pytest_osmosis.host.slots import size_of
 from pytest_osmosis.models.base import ChatRequest, Message
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.safe import dumps
+from tests.raised import raised_by
 from tests.unit.cassettes.recording import Call, user, write_log
 
 MODEL = "m"
@@ -27,10 +28,8 @@ MODEL = "m"
 Exchanges = Callable[..., AskerExchanges]
 
 
-async def error_of(exchanges: AskerExchanges, messages: Sequence[Message]) -> ModelError:
-    with pytest.raises(ModelError) as caught:
-        await exchanges.asks(ChatRequest(messages), MODEL).answer()
-    return caught.value
+async def error_of(exchanges: AskerExchanges, messages: Sequence[Message]) -> Any:
+    return await raised_by(ModelError, exchanges.asks(ChatRequest(messages), MODEL).answer())
 
 
 FIRST, SECOND = [user("first")], [user("common"), user("second")]
@@ -125,18 +124,14 @@ def test_settings_and_tools_are_compared_and_equal_requests_have_no_difference()
     ]
 
 
-def test_only_the_changed_part_of_a_paragraph_is_shown() -> None:
+def test_only_the_changed_part_of_a_paragraph_is_shown_and_a_long_difference_is_cut() -> None:
     words = [f"word{number}" for number in range(2000)]
-    before = {"role": "user", "content": " ".join(words)}
+    before = request(messages=[{"role": "user", "content": " ".join(words)}])
     words[1000] = "changed"
-    after = {"role": "user", "content": " ".join(words)}
-    lines = difference(request(messages=[before]), request(messages=[after]))
+    lines = difference(before, request(messages=[{"role": "user", "content": " ".join(words)}]))
     assert len(lines) < 30
     assert any("changed" in line for line in lines if line.startswith("+"))
     assert max(map(len, lines)) < 110
-
-
-def test_a_long_difference_is_cut_and_anything_can_be_compared() -> None:
     before = request(messages=[{"role": "user", "content": "\n".join(f"a {n}" for n in range(500))}])
     after = request(messages=[{"role": "user", "content": "\n".join(f"b {n}" for n in range(500))}])
     lines = difference(before, after)

@@ -61,15 +61,7 @@ async def _print_in_task(stream: output.RoutedStream, name: str) -> None:
     print("task", name, file=stream)
 
 
-def test_take_empties_the_sink() -> None:
-    with output.Sink() as sink:
-        sink.write("stdout", "once")
-        sink.write("log", "")
-        assert sink.take() == {"stdout": "once"}
-        assert sink.take() == {}
-
-
-def test_log_records_go_to_the_sink_even_after_one_that_cannot_be_formatted() -> None:
+def test_take_empties_the_sink_to_which_log_records_go_even_after_one_that_cannot_be_formatted() -> None:
     logger = logging.Logger("mine")
     handler = output.RoutedHandler(io.StringIO())
     logger.addHandler(handler)
@@ -81,21 +73,23 @@ def test_log_records_go_to_the_sink_even_after_one_that_cannot_be_formatted() ->
             assert "number 1" in sink.take()["log"]
     finally:
         logging.raiseExceptions = raised
+    with output.Sink() as sink:
+        sink.write("stdout", "once")
+        sink.write("log", "")
+        assert sink.take() == {"stdout": "once"}
+        assert sink.take() == {}
 
 
-def test_the_log_is_redacted() -> None:
+def test_the_log_is_redacted_and_a_full_disk_raises_no_error_in_code_that_logs() -> None:
     log = io.StringIO()
     stream = output.RoutedStream(output.RedactedLog(log, lambda text: text.replace("secret", "[S]")))  # type: ignore[arg-type]
     assert stream.write("a secret\n") == 9
     assert log.getvalue() == "a [S]\n"
-
-
-def test_a_full_disk_raises_no_error_in_code_that_logs() -> None:
     with Path("/dev/full").open("w", buffering=1) as full:
-        log: Any = output.RedactedLog(full, str)
-        assert output.RoutedStream(log).write("lost\n") == 5
-        output.RoutedHandler(log).emit(logging.LogRecord("mine", logging.WARNING, "f.py", 1, "lost", None, None))
-        log.flush()
-        log.close()  # as the interpreter does at its end
+        lost: Any = output.RedactedLog(full, str)
+        assert output.RoutedStream(lost).write("lost\n") == 5
+        output.RoutedHandler(lost).emit(logging.LogRecord("mine", logging.WARNING, "f.py", 1, "lost", None, None))
+        lost.flush()
+        lost.close()  # as the interpreter does at its end
         with contextlib.suppress(OSError):
             full.close()

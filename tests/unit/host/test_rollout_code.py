@@ -74,43 +74,30 @@ def replaced(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
-def test_the_code_is_the_agents_module_and_what_it_imports(folder: Path) -> None:
-    assert list(code_in(folder)) == ["deeper.py", "main.py", "tools.py"]
-
-
 @pytest.mark.parametrize(
-    ("file", "old", "new"),
+    ("file", "old", "new", "rolls_out"),
     [
-        ("main.py", '"Answer."', '"Answer briefly."'),
-        ("main.py", "tools.call(SYSTEM, json)", "tools.call(SYSTEM)"),
-        ("tools.py", "*given)\n", "*given, 1)\n"),
-        ("deeper.py", "return given", "return given[:1]"),
+        ("main.py", '"Answer."', '"Answer briefly."', True),
+        ("main.py", "tools.call(SYSTEM, json)", "tools.call(SYSTEM)", True),
+        ("tools.py", "*given)\n", "*given, 1)\n", True),
+        ("deeper.py", "return given", "return given[:1]", True),
+        ("main.py", 'bonus(ctx.text) * WEIGHTS["right"]', 'WEIGHTS["right"] + bonus(ctx.text)', False),
+        ("main.py", "return weigh(text)", "return 2 * weigh(text)", False),
+        ("main.py", '{"right": 1.0}', '{"right": 0.5}', False),
+        ("graders_only.py", "1.0", "0.5", False),
+        ("unused.py", "1", "2", False),
     ],
 )
-def test_a_change_of_what_rolls_out_changes_the_digest_of_its_file(folder: Path, file: str, old: str, new: str) -> None:
+def test_a_change_of_what_rolls_out_changes_the_digest_of_its_file_and_one_of_what_only_scores_none(
+    folder: Path, file: str, old: str, new: str, rolls_out: bool
+) -> None:
     before = code_in(folder)
     replaced(folder / file, old, new)
 
     after = code_in(folder)
 
-    assert {name for name in after if after[name] != before[name]} == {file}
-
-
-@pytest.mark.parametrize(
-    ("file", "old", "new"),
-    [
-        ("main.py", 'bonus(ctx.text) * WEIGHTS["right"]', 'WEIGHTS["right"] + bonus(ctx.text)'),
-        ("main.py", "return weigh(text)", "return 2 * weigh(text)"),
-        ("main.py", '{"right": 1.0}', '{"right": 0.5}'),
-        ("graders_only.py", "1.0", "0.5"),
-        ("unused.py", "1", "2"),
-    ],
-)
-def test_a_change_of_what_only_scores_changes_nothing(folder: Path, file: str, old: str, new: str) -> None:
-    before = code_in(folder)
-    replaced(folder / file, old, new)
-
-    assert code_in(folder) == before
+    assert list(before) == list(after) == ["deeper.py", "main.py", "tools.py"]
+    assert {name for name in after if after[name] != before[name]} == ({file} if rolls_out else set())
 
 
 @pytest.mark.parametrize("taking", ["from main import bonus\n", "import main\nmain.bonus\n", "from main import *\n"])

@@ -13,6 +13,7 @@ from pytest_osmosis import AgentWorkflowContext
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.loading import check_class, check_function
 from pytest_osmosis.rewards.graders import Grader, eval_function
+from tests.raised import raised
 
 
 class Plain:
@@ -89,21 +90,18 @@ def test_a_class_that_each_run_can_call_is_accepted(cls: type[Any]) -> None:
     ],
 )
 def test_a_class_that_no_run_can_call_is_refused(cls: type[Any], config: object, text: str) -> None:
-    with pytest.raises(CodeError) as refused:
-        check_class("rewards:Judge", cls, "grade", passes_config=config is not None)
+    error = str(raised(CodeError, check_class, "rewards:Judge", cls, "grade", passes_config=config is not None))
 
-    assert str(refused.value).startswith("rewards:Judge: ")
-    assert text in str(refused.value)
+    assert error.startswith("rewards:Judge: ")
+    assert text in error
 
 
-def test_a_function_that_needs_more_than_the_context_is_refused() -> None:
+def test_a_function_that_needs_more_than_the_context_is_refused_and_only_what_it_takes_is_passed() -> None:
     async def rollout(ctx: object, tools: object) -> None: ...
 
     with pytest.raises(CodeError, match=r"agent:rollout: each run calls rollout\(ctx\), but .*: 'tools'"):
         check_function("agent:rollout", rollout)
 
-
-def test_only_what_the_outermost_decorator_takes_is_passed() -> None:
     def score(solution_str: str, ground_truth: str, extra_info: object = None) -> float:
         return 1.0
 
@@ -154,9 +152,7 @@ async def yields_later(solution_str: str) -> AsyncIterator[int]:
     ],
 )
 def test_a_function_that_no_call_can_score_with_is_refused(function: object, text: str) -> None:
-    with pytest.raises(CodeError) as refused:
-        eval_function("rewards:odd", function)
-    assert str(refused.value).startswith(f"rewards:odd: {text}")
+    assert str(raised(CodeError, eval_function, "rewards:odd", function)).startswith(f"rewards:odd: {text}")
 
 
 def test_a_context_that_a_test_makes_is_its_own_and_has_no_endpoint(tmp_path: Path) -> None:

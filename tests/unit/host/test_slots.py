@@ -68,7 +68,7 @@ async def retried(slot: RolloutSlot, go: asyncio.Event) -> None:
         await go.wait()
 
 
-async def test_waiters_are_served_in_order() -> None:
+async def test_waiters_are_served_in_order_and_who_no_longer_waits_passes_on_what_it_was_served() -> None:
     semaphore, served = ResizableSemaphore(1), []
 
     async def take(name: str) -> None:
@@ -85,9 +85,6 @@ async def test_waiters_are_served_in_order() -> None:
     await asyncio.gather(*tasks)
     assert served == ["a", "b", "c"]
     assert semaphore.held == 2
-
-
-async def test_who_no_longer_waits_leaves_the_queue_and_passes_on_what_it_was_served_just_then() -> None:
     semaphore = ResizableSemaphore(1)
     await semaphore.acquire()
     first, second, third = (asyncio.create_task(semaphore.acquire()) for _ in range(3))
@@ -121,7 +118,7 @@ async def test_a_rollout_that_waits_for_a_retry_releases_its_slot_and_continues_
     assert (host.slots.held, host.slots.begun) == (0, 0)
 
 
-async def test_a_cancelled_wait_takes_the_slot_at_once_because_user_code_continues() -> None:
+async def test_a_cancelled_wait_takes_the_slot_at_once_and_a_smaller_limit_lets_rollouts_finish() -> None:
     host = FakeHost(1)
     slot, clock = host.begin()
     with suppress(TimeoutError):
@@ -133,6 +130,14 @@ async def test_a_cancelled_wait_takes_the_slot_at_once_because_user_code_continu
     assert not host.slots.begin(), "the first rollout still runs"
     slot.end()
     assert (host.slots.held, host.slots.begun, host.requests.held) == (0, 0, 0)
+    host = FakeHost(2)
+    first, _ = host.begin()
+    second, _ = host.begin()
+    host.slots.resize(1)
+    first.end()
+    assert not host.slots.begin()
+    second.end()
+    assert host.slots.begin()
 
 
 @pytest.mark.parametrize("after", ["the wait", "the slot"])
@@ -152,17 +157,6 @@ async def test_a_request_that_outlives_its_rollout_is_not_sent_and_keeps_no_slot
     with pytest.raises(RuntimeError, match="its rollout is over"):
         await task
     assert (host.slots.held, host.slots.begun, host.requests.held) == (0, 0, 0)
-    assert host.slots.begin()
-
-
-async def test_a_smaller_limit_lets_rollouts_in_flight_finish() -> None:
-    host = FakeHost(2)
-    first, _ = host.begin()
-    second, _ = host.begin()
-    host.slots.resize(1)
-    first.end()
-    assert not host.slots.begin()
-    second.end()
     assert host.slots.begin()
 
 
@@ -311,9 +305,6 @@ async def test_a_hold_lasts_as_long_as_the_longest_requested_and_a_pause_and_a_h
     assert limits.slots.limit == 0
     await clock.advance(LONG_S)
     assert limits.slots.limit == LIMIT + 1
-
-
-async def test_scoring_continues_during_a_hold_and_stops_during_a_pause() -> None:
     limits = host_limits()
     limits.hold(LONG_S)
     assert (limits.slots.limit, limits.requests.limit, limits.scorings.limit) == (0, 0, LIMIT)

@@ -42,17 +42,13 @@ async def waits_on_a_loop(solution_str: str, ground_truth: str) -> float:
     return 1.0
 
 
-def test_the_time_that_others_take_on_a_busy_machine_is_not_that_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_takes_the_time_that_it_waits_and_not_that_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [call(target(function), INPUT).seconds >= 0.002 for function in (waits, waits_on_a_loop)] == [True, True]
     monkeypatch.setattr("pytest_osmosis.addons.lab.calls.perf_counter", itertools.count(step=1000).__next__)
     monkeypatch.setattr("pytest_osmosis.addons.lab.calls.process_time", itertools.count(step=0.25).__next__)
     monkeypatch.setattr("pytest_osmosis.addons.lab.calls._waits", lambda: 7)
 
     assert call(target(computes), INPUT).seconds == 0.25
-
-
-@pytest.mark.parametrize("function", [waits, waits_on_a_loop])
-def test_a_call_takes_the_time_that_it_waits(function: Any) -> None:
-    assert call(target(function), INPUT).seconds >= 0.002
 
 
 class Opaque(AttributeError):
@@ -77,15 +73,12 @@ def returns_opaque(solution_str: str, ground_truth: str) -> Any:
     return Number(1.0)
 
 
-def test_an_error_that_nobody_can_look_at_is_described_by_its_class() -> None:
+def test_an_error_that_nobody_can_look_at_is_described_by_its_class_also_to_pytest() -> None:
     raised = call(target(opaque), CallInput("4"))
 
     assert (raised.kind, raised.text) == ("refused", "raised Opaque: (its text raised RuntimeError)")
     assert raised.where.startswith("test_calls.py:")
     assert call(target(returns_opaque), CallInput("4")).kind in ("score", "not_a_score")
-
-
-def test_pytest_gets_another_error_in_its_place() -> None:
     try:
         opaque("", "")
     except Exception as error:
@@ -105,13 +98,6 @@ class Silent:
         raise RuntimeError
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("x" * 80, repr("x" * 80)),
-        ("\x1b", "'\\x1b'"),
-        (Silent(), "<an object whose text raised RuntimeError>"),
-    ],
-)
-def test_a_value_is_written_as_code(value: object, text: str) -> None:
-    assert quoted(value) == text
+def test_a_value_is_written_as_code() -> None:
+    assert (quoted("x" * 80), quoted("\x1b")) == (repr("x" * 80), "'\\x1b'")
+    assert quoted(Silent()) == "<an object whose text raised RuntimeError>"

@@ -14,6 +14,7 @@ from pytest_osmosis.addons.lab.cases import RewardCase, cases_by_function, check
 from pytest_osmosis.addons.lab.decorator import osmosis_reward
 from pytest_osmosis.addons.lab.target import Target, target_of
 from pytest_osmosis.errors import ConfigError
+from tests.raised import problems_of
 from tests.unit.lab import planted, right
 
 
@@ -38,9 +39,7 @@ def function_cases(**declared: Any) -> tuple[RewardCase, ...]:
 
 
 def problems(**declared: Any) -> list[str]:
-    with pytest.raises(ConfigError) as refused:
-        function_cases(**declared)
-    return str(refused.value).splitlines()
+    return problems_of(ConfigError, function_cases, **declared)
 
 
 TOML = """\
@@ -125,7 +124,7 @@ expect = [inf, 2]
     ]
 
 
-def test_duplicate_ids_and_invalid_cases_are_refused(folder: Path) -> None:
+def test_duplicate_ids_and_invalid_cases_and_files_are_refused(folder: Path) -> None:
     same = {"id": "a", "solution_str": "42", "ground_truth": "42", "expect": 1.0}
 
     found = problems(cases=[same, same, "42"])
@@ -134,12 +133,15 @@ def test_duplicate_ids_and_invalid_cases_are_refused(folder: Path) -> None:
         "compute_reward: cases[2]: must be (solution_str, ground_truth, expect) or a mapping, got '42'"
     )
     assert 'compute_reward: id: "a" is taken by' in found[1]
-
-
-def test_a_file_that_is_not_toml_is_one_problem(folder: Path) -> None:
     (folder / "rewards.cases.toml").write_text("[[compute_reward]]\nid = \n", encoding="utf-8")
 
     assert problems() == ["rewards.cases.toml:2: not valid TOML: Invalid value (at line 2, column 6)"]
+    text = "\n" * 1_000_000 + TOML.replace('"ValueError"', "3")
+    (folder / "rewards.cases.toml").write_text(text, encoding="utf-8")
+
+    (problem,) = problems()
+
+    assert problem.startswith("rewards.cases.toml:1000018: compute_reward: raises: must be the name of an exception")
 
 
 @pytest.mark.parametrize(
@@ -163,15 +165,6 @@ def test_a_score_lies_within_the_expected_range_or_an_exception_has_the_name_of_
     case = RewardCase("a", CallInput(answer="42"), expect, raises, "rewards.py:1")
 
     assert (case.mismatch(CallOutcome("score", score), error) == "") is right
-
-
-def test_a_file_of_blank_lines_is_read_at_once(folder: Path) -> None:
-    text = "\n" * 1_000_000 + TOML.replace('"ValueError"', "3")
-    (folder / "rewards.cases.toml").write_text(text, encoding="utf-8")
-
-    (problem,) = problems()
-
-    assert problem.startswith("rewards.cases.toml:1000018: compute_reward: raises: must be the name of an exception")
 
 
 # -- reference solutions must score high for their own rows and no others ------------------------------------
@@ -202,7 +195,7 @@ def test_fitting_references_pass_even_if_rows_share_a_ground_truth_and_in_full_m
     assert result(tmp_path, right.partial_credit, rows, threshold=0.8) == LabResult()
 
 
-def test_references_that_score_low_are_found_and_many_are_counted(tmp_path: Path) -> None:
+def test_references_that_score_low_or_for_another_row_and_none_are_found_and_many_are_counted(tmp_path: Path) -> None:
     rows = [*ROWS, {"user_prompt": "3 * 3?", "ground_truth": "9", "solution_str": "nine"}]
     (finding,) = result(tmp_path, right.gsm8k, rows).findings
     assert finding.code == "reference-fails"
@@ -210,18 +203,11 @@ def test_references_that_score_low_are_found_and_many_are_counted(tmp_path: Path
 
     rows = [{"user_prompt": str(n), "ground_truth": str(n), "solution_str": "?"} for n in range(20)]
     found = result(tmp_path, right.gsm8k, rows).findings
-    assert len(found) == 6
-    assert found[-1].problem == "and 15 more of 20 rows"
-
-
-def test_a_function_that_pays_for_another_rows_reference_is_found(tmp_path: Path) -> None:
+    assert (len(found), found[-1].problem) == (6, "and 15 more of 20 rows")
     found = result(tmp_path, planted.contained_anywhere, ROWS).findings
 
     assert {finding.code for finding in found} == {"reference-of-another-row"}
     assert "the solution of line 4 scores 1 or more too" in found[0].problem
-
-
-def test_a_dataset_without_references_fails(tmp_path: Path) -> None:
     bare = {"user_prompt": "2 + 2?", "ground_truth": "4"}
     for row, text in ((bare, "no row holds a solution_str"), ({"prompt": "2 + 2?"}, "its dataset cannot be read")):
         (finding,) = result(tmp_path, right.gsm8k, [row]).findings

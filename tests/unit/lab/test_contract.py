@@ -22,7 +22,7 @@ def codes(function: Any, *known: CallInput) -> list[tuple[str, str]]:
     return [(finding.code, finding.level) for finding in check(target(function), known).findings]
 
 
-def test_a_tolerant_function_has_no_findings() -> None:
+def test_a_tolerant_function_has_no_findings_and_only_the_first_suitable_ground_truth_is_used() -> None:
     def right(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
         if not ground_truth:
             raise ValueError("needs a ground truth")
@@ -33,8 +33,6 @@ def test_a_tolerant_function_has_no_findings() -> None:
 
     assert codes(right) == codes(async_right) == []
 
-
-def test_only_the_first_suitable_ground_truth_is_used() -> None:
     def structured(solution_str: str, ground_truth: str | None, extra_info: Info | None = None) -> float:
         wanted = json.loads(ground_truth or "{}")
         if not isinstance(wanted, dict):
@@ -56,13 +54,6 @@ def test_breaking_on_none_is_a_failure_if_the_annotation_allows_none_else_a_note
 
     assert (finding.code, finding.level) == ("no-ground-truth", level)
     assert "raised AttributeError: 'NoneType' object has no attribute 'strip' at test_contract.py:" in finding.example
-
-
-def test_breaking_on_an_empty_ground_truth_is_a_failure() -> None:
-    def first_letter(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
-        return float(solution_str[:1] == (ground_truth or "")[0])
-
-    assert ("empty-ground-truth", "failure") in codes(first_letter)
 
 
 def test_extra_info_can_be_empty_missing_or_none() -> None:
@@ -90,13 +81,18 @@ def test_without_a_suitable_input_a_case_is_requested() -> None:
     assert (finding.code, finding.level) == ("no-score", "failure")
 
 
-def test_an_undefined_name_is_a_failure_for_any_input() -> None:
+def test_an_undefined_name_or_breaking_on_an_empty_ground_truth_is_a_failure() -> None:
     def misspelt(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
         return solution == ground_truth  # type: ignore[name-defined, no-any-return]  # noqa: F821
 
     (finding,) = check(target(misspelt)).findings
 
     assert "raised NameError: name 'solution' is not defined" in finding.example
+
+    def first_letter(solution_str: str, ground_truth: str, extra_info: Info | None = None) -> float:
+        return float(solution_str[:1] == (ground_truth or "")[0])
+
+    assert ("empty-ground-truth", "failure") in codes(first_letter)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from pytest_osmosis.addons.lab.process import MOST_PROCESSES, LabLimits, LabProc
 from pytest_osmosis.addons.lab.target import targets_in
 from pytest_osmosis.errors import CodeError
 from tests.plugin.workspaces import wait_until
+from tests.raised import raised
 from tests.unit.lab import hostile
 
 TARGETS = {target.name: target for target in targets_in(hostile, Path(hostile.__file__), plain=True)}
@@ -124,12 +125,11 @@ def test_a_module_that_cannot_be_imported_again_is_an_error(name: str, tmp_path:
     limits = WAITING if name == "waits" else LIMITS
     process = LabProcess(replace(TARGETS["waits"], name="f", path=path), TimeBudget(ENOUGH_S), limits=limits)
 
-    with pytest.raises(CodeError) as raised:
-        process.call(INPUT)
+    error = str(raised(CodeError, process.call, INPUT))
     process.close()
 
-    assert failure in str(raised.value)
-    assert len(str(raised.value)) < 400
+    assert failure in error
+    assert len(error) < 400
 
 
 def children() -> set[psutil.Process]:

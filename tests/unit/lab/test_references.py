@@ -6,7 +6,7 @@ import asyncio
 import json
 import pickle
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RewardError
 from pytest_osmosis.rewards.graders import Reward
 from tests.preparing import prepare
+from tests.raised import raised
 
 CODE = """
 import os
@@ -63,60 +64,59 @@ def references(tmp_path: Path) -> Iterator[ReferenceSolutions]:
     references.close()
 
 
-def test_the_reference_is_the_last_answer_of_the_rows_conversation(references: ReferenceSolutions) -> None:
+def test_the_reference_is_the_last_answer_of_the_rows_conversation_if_it_has_one(
+    references: ReferenceSolutions,
+) -> None:
     rollout = references.rollout(RunId(0, 1))
 
     assert rollout is not None
     assert (rollout.row_index, rollout.run_index, rollout.source, rollout.usage) == (0, 1, "reference", None)
     assert rollout.messages == [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "4"}]
     assert (rollout.ground_truth, rollout.row["solution_str"]) == ("4", "4")
-
-
-def test_a_row_without_a_reference_has_no_rollout(references: ReferenceSolutions) -> None:
     assert [references.rollout(RunId(row, 0)) is None for row in range(6)] == [False, True, True, True, False, False]
     assert references.exist
 
 
-def test_functions_and_graders_score_references_and_leave_nothing_behind(references: ReferenceSolutions) -> None:
-    rollout = references.rollout(RunId(0, 0))
+def scores_of(references: ReferenceSolutions, row: int) -> Mapping[str, float]:
+    rollout = references.rollout(RunId(row, 0))
     assert rollout is not None
-    before = list(sys.path)
+    return rollout.scores
 
-    assert dict(rollout.scores) == {"code_of_mine:exact": 1.0, "code_of_mine:asked": 1.0, "reward": 0.25}
+
+def test_functions_and_graders_score_references_and_leave_nothing_behind(references: ReferenceSolutions) -> None:
+    scores, before = scores_of(references, 0), list(sys.path)
+
+    assert dict(scores) == {"code_of_mine:exact": 1.0, "code_of_mine:asked": 1.0, "reward": 0.25}
     assert "code_of_mine" not in sys.modules
     assert sys.path == before
 
 
 async def test_scores_can_be_looked_up_in_a_coroutine(references: ReferenceSolutions) -> None:
-    rollout = references.rollout(RunId(0, 0))
-    assert rollout is not None
+    scores = scores_of(references, 0)
 
-    assert rollout.scores["code_of_mine:asked"] == 1.0
+    assert scores["code_of_mine:asked"] == 1.0
     await asyncio.sleep(0)
-    assert rollout.scores["code_of_mine:exact"] == 1.0
+    assert scores["code_of_mine:exact"] == 1.0
 
 
 def test_a_traceback_begins_at_the_users_code_and_a_removed_sample_has_no_score(references: ReferenceSolutions) -> None:
-    broken, removed = references.rollout(RunId(4, 0)), references.rollout(RunId(5, 0))
-    assert broken is not None
-    assert removed is not None
+    broken, removed = scores_of(references, 4), scores_of(references, 5)
 
-    with pytest.raises(ZeroDivisionError, match="it broke") as raised:
-        broken.scores["code_of_mine:exact"]
+    with pytest.raises(ZeroDivisionError, match="it broke") as caught:
+        broken["code_of_mine:exact"]
 
-    assert [entry.name for entry in raised.traceback][-1] == "exact"
-    assert "run_until_complete" not in [entry.name for entry in raised.traceback]
+    entries = [entry.name for entry in caught.traceback]
+    assert entries[-1] == "exact"
+    assert "run_until_complete" not in entries
     with pytest.raises(ScoreError, match="reward removed the reference solution"):
-        removed.scores["reward"]
+        removed["reward"]
 
 
 def test_code_that_does_not_load_is_a_code_error(references: ReferenceSolutions, tmp_path: Path) -> None:
     (tmp_path / "code_of_mine.py").write_text("import nowhere_at_all")
-    rollout = references.rollout(RunId(0, 0))
-    assert rollout is not None
 
     with pytest.raises(CodeError, match="nowhere_at_all"):
-        list(rollout.scores)
+        list(scores_of(references, 0))
 
 
 def test_a_function_sees_the_reference_as_it_is_whatever_the_test_and_others_did_to_it(tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def requested(root: Path, *args: object, file: str = "inner/tests/deep/test_x.py
     return request_of(args, kwargs, WHERE, root / file, root)
 
 
-def test_a_path_is_looked_for_from_the_tests_folder_upwards_to_the_rootdir(root: Path) -> None:
+def test_a_path_is_looked_for_from_the_tests_folder_upwards_to_the_rootdir_or_there_alone(root: Path) -> None:
     assert requested(root, "x.toml").path == root / "inner/x.toml"
     assert requested(root, "y.toml").path == root / "y.toml"
     assert requested(root, "x.toml", file="tests/test_x.py").path == root / "x.toml"
@@ -167,20 +167,14 @@ def test_a_path_is_looked_for_from_the_tests_folder_upwards_to_the_rootdir(root:
     assert requested(root, root / "y.toml").path == root / "y.toml"
     with pytest.raises(ConfigError, match=r'no file "y.toml"; looked in .*deep and the folders above it up to .*inner'):
         request_of(["y.toml"], {}, WHERE, root / "inner/tests/deep/test_x.py", root / "inner")
-
-
-def test_a_path_may_end_with_the_name_of_one_of_several_evals(root: Path) -> None:
     assert requested(root, "x.toml::gsm8k").named == (root / "inner/x.toml", "gsm8k")
     assert requested(root, "x.toml").named == (root / "inner/x.toml", None)
-
-
-def test_a_test_outside_the_rootdir_looks_in_its_own_folder_and_in_the_rootdir(root: Path) -> None:
     assert request_of(["y.toml"], {}, WHERE, root / "tests/test_x.py", root).path == root / "y.toml"
     assert request_of(["x.toml"], {}, WHERE, root / "test_x.py", root / "inner").path == root / "x.toml"
     assert request_of(["x.toml"], {}, WHERE, root / "tests/test_x.py", root / "inner").path == root / "inner/x.toml"
 
 
-def test_arguments_become_overrides_that_name_their_place(root: Path) -> None:
+def test_arguments_become_overrides_that_name_their_place_and_requests_for_the_same_are_equal(root: Path) -> None:
     request = requested(root, "x.toml", limit=5, rows="1-2", offset=1, n=2)
 
     assert request.overrides() == [
@@ -190,9 +184,6 @@ def test_arguments_become_overrides_that_name_their_place(root: Path) -> None:
         Override("data", "rows", "1-2", f"{WHERE}: osmosis_eval(rows='1-2')", level="test"),
     ]
     assert pickle.loads(pickle.dumps(request)) == request
-
-
-def test_requests_for_the_same_are_equal_wherever_they_are_made(root: Path) -> None:
     first = requested(root, "x.toml", n=2, limit=5)
     second = request_of(["x.toml"], {"limit": 5, "n": 2}, "elsewhere", root / "inner/test_y.py", root)
 
@@ -209,10 +200,9 @@ def test_a_file_that_is_not_a_toml_is_refused(root: Path, path: str) -> None:
 
 
 def test_every_problem_is_reported(root: Path) -> None:
-    with pytest.raises(ConfigError) as raised:
-        requested(root, "z.toml", limt=5, n=[2])
+    problems = raised(ConfigError, requested, root, "z.toml", limt=5, n=[2]).problems
 
-    assert [(problem.where, problem.text.partition(";")[0]) for problem in raised.value.problems] == [
+    assert [(problem.where, problem.text.partition(";")[0]) for problem in problems] == [
         (WHERE, 'osmosis_eval: no file "z.toml"'),
         (WHERE, "osmosis_eval: limt=: unknown argument, did you mean limit=? (valid: rows, offset, limit, n)"),
         (WHERE, "osmosis_eval: n=: must be a number or a string, got [2]"),
@@ -228,7 +218,7 @@ def rollout() -> Rollout:
     return Rollout(3, 1, "model", MESSAGES, "4", {"ground_truth": "4"}, scores, {"output_tokens": 2}, 0.5, "stop")
 
 
-def test_a_rollout_survives_the_way_to_a_worker() -> None:
+def test_a_rollout_survives_the_way_to_a_worker_and_an_unknown_function_is_a_key_error() -> None:
     copy = pickle.loads(pickle.dumps(rollout()))
 
     assert (copy.row_index, copy.run_index, copy.source, copy.messages) == (3, 1, "model", MESSAGES)
@@ -239,9 +229,6 @@ def test_a_rollout_survives_the_way_to_a_worker() -> None:
         copy.scores["a"]
     with pytest.raises(ScoreError, match="c gave no score: it never ran"):
         copy.scores.get("c")
-
-
-def test_an_unknown_function_is_a_key_error_that_lists_the_valid_ones() -> None:
     scores = rollout().scores
 
     with pytest.raises(KeyError, match=r"'d' scores this eval \(valid: a, b, c\)"):
@@ -249,6 +236,10 @@ def test_an_unknown_function_is_a_key_error_that_lists_the_valid_ones() -> None:
     assert "a" in scores
     assert "d" not in scores
     assert scores.get("d") is None
+    long = Rollout(0, 0, "reference", [{"role": "assistant", "content": "x" * 1000}], None, {})
+
+    assert repr(long).startswith("<reference rollout row0-run0: 'xxx")
+    assert len(repr(long)) < 300
 
 
 def test_a_score_is_computed_once_and_only_when_it_is_looked_up() -> None:
@@ -264,10 +255,3 @@ def test_a_score_is_computed_once_and_only_when_it_is_looked_up() -> None:
     assert (scores["a"], scores["a"], computed) == (1.0, 1.0, ["a"])
     found = Rollout(0, 0, "reference", MESSAGES, None, {}, scores)
     assert (found.reasons["a"], found.score_metrics["a"], computed) == ("exact", {"overlap": 0.5}, ["a"])
-
-
-def test_the_repr_of_a_rollout_shortens_a_long_answer() -> None:
-    long = Rollout(0, 0, "reference", [{"role": "assistant", "content": "x" * 1000}], None, {})
-
-    assert repr(long).startswith("<reference rollout row0-run0: 'xxx")
-    assert len(repr(long)) < 300

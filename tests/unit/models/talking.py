@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import pytest
 from msgspec.structs import replace
 
 from pytest_osmosis.config.tables import ModelTable
@@ -16,6 +15,7 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import create
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Model
 from pytest_osmosis.models.targets import ModelTarget, resolve
+from tests.raised import raised_by
 from tests.servers import Behaviour, ChatServer
 
 ClientName = Literal["openai", "light", "anthropic", "litellm"]
@@ -99,21 +99,18 @@ async def reply_of(behaviour: Behaviour) -> ChatReply:
         return await ask(server)
 
 
-async def error_at(base_url: str, **fields: Any) -> ModelError:
+async def error_at(base_url: str, **fields: Any) -> Any:
     """The error of one request to this address; `fields` are those of the request."""
     async with model_at(base_url) as model:
-        with pytest.raises(ModelError) as caught:
-            await model.chat(ChatRequest(**{"messages": PROMPT, **fields}))
-    return caught.value
+        return await raised_by(ModelError, model.chat(ChatRequest(**{"messages": PROMPT, **fields})))
 
 
-async def failure_of(behaviour: Behaviour, key: str | None = None) -> ModelError:
+async def failure_of(behaviour: Behaviour, key: str | None = None) -> Any:
     """The error of one request, which must have been one request only."""
     with ChatServer(behaviour) as server:
-        with pytest.raises(ModelError) as caught:
-            await ask(server, key)
+        error = await raised_by(ModelError, ask(server, key))
     assert len(server.requests) == 1
-    return caught.value
+    return error
 
 
 def kind(error: ModelError) -> tuple[str, bool, str, int | None]:

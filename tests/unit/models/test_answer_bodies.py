@@ -18,6 +18,7 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.retry import send
 from tests import servers
+from tests.raised import raised_by
 from tests.unit.models.talking import CLIENT, CLIENTS, HAS_LITELLM, PROMPT, kind, model_at
 from tests.wire import DEADLINE_S, Answer, WireServer, answer, endless, wire
 
@@ -53,13 +54,12 @@ async def reply(script: Answer) -> ChatReply:
             return await model.chat(ChatRequest(messages=PROMPT))
 
 
-async def failure(script: Answer) -> ModelError:
+async def failure(script: Answer) -> Any:
     with WireServer(script) as server:
         async with model_at(server.base_url, max_response_mb=bound_mb()) as model:
-            with pytest.raises(ModelError) as caught:
-                await model.chat(ChatRequest(messages=PROMPT))
+            error = await raised_by(ModelError, model.chat(ChatRequest(messages=PROMPT)))
     assert server.n_requests == 1
-    return caught.value
+    return error
 
 
 # -- too large -----------------------------------------------------------------------------------------------
@@ -174,10 +174,9 @@ async def test_a_body_that_unpacks_to_nothing_for_ever_ends_with_the_time_of_its
     nothing = b"\x00\x00\x00\xff\xff" * 1000
     with WireServer(endless(OK + b"\r\n" + GZIP + b"\r\n\r\n" + head, nothing)) as server:
         async with model_at(server.base_url) as model:
-            with pytest.raises(ModelError) as caught:
-                await send(model, ChatRequest(messages=PROMPT), 0.2)
-    assert kind(caught.value)[:3] == ("provider", True, "no")
-    assert "no answer within 0.2 s" in str(caught.value)
+            error = await raised_by(ModelError, send(model, ChatRequest(messages=PROMPT), 0.2))
+    assert kind(error)[:3] == ("provider", True, "no")
+    assert "no answer within 0.2 s" in str(error)
 
 
 @NOT_WITH_LITELLM

@@ -62,12 +62,14 @@ async def version_sent(sampling: dict[str, Any], headers: dict[str, str] | None 
     return server.requests[0].headers["anthropic-version"]
 
 
-async def test_the_body_holds_the_model_the_messages_and_the_default_bound() -> None:
+async def test_the_body_holds_the_model_the_messages_and_the_default_bound_and_both_headers_the_key() -> None:
     with ChatServer() as server:
-        await ask(server)
+        await ask(server, key=KEY)
     assert server.bodies == [{"model": "Qwen/Qwen3-8B", "messages": PROMPT, "max_tokens": DEFAULT_MAX_TOKENS}]
     assert server.requests[0].path == "/v1/messages"
-    assert server.requests[0].headers["content-type"] == "application/json"
+    headers = server.requests[0].headers
+    assert headers["content-type"] == "application/json"
+    assert (headers["authorization"], headers["x-api-key"]) == (f"Bearer {KEY}", KEY)
 
 
 async def test_sampling_uses_the_last_api_version_that_accepts_it() -> None:
@@ -75,13 +77,6 @@ async def test_sampling_uses_the_last_api_version_that_accepts_it() -> None:
     for name, value in {"temperature": 1.0, "top_p": 0.9, "top_k": 5}.items():
         assert await version_sent({name: value}) == "2023-06-01"
     assert await version_sent({"temperature": 1.0}, headers={"Anthropic-Version": "2026-10-21"}) == "2026-10-21"
-
-
-async def test_a_private_server_gets_the_key_in_both_headers() -> None:
-    with ChatServer() as server:
-        await ask(server, key=KEY)
-    headers = server.requests[0].headers
-    assert (headers["authorization"], headers["x-api-key"]) == (f"Bearer {KEY}", KEY)
 
 
 @pytest.mark.parametrize("suffix", ["", "/", "/v1", "/v1/"])
@@ -135,12 +130,14 @@ async def test_leading_system_messages_are_the_system_prompt_and_later_ones_stay
     assert (body["system"], body["messages"]) == ([text("a"), text("b"), cached], PROMPT)
 
 
-async def test_turns_of_one_role_are_merged() -> None:
+async def test_turns_of_one_role_are_merged_and_a_refusal_is_sent_as_text() -> None:
     assert await turns(user("a"), user("b"), {"role": "assistant", "content": "c"}, user("d")) == [
         user([text("a"), text("b")]),
         {"role": "assistant", "content": "c"},
         user("d"),
     ]
+    refused = {"role": "assistant", "content": None, "refusal": "I will not"}
+    assert (await turns(*PROMPT, refused, user("please")))[1] == {"role": "assistant", "content": "I will not"}
 
 
 @pytest.mark.parametrize("content", [None, "", " \n", [], [text("")]])
@@ -159,11 +156,6 @@ async def test_a_call_without_arguments_has_an_empty_input(arguments: Any) -> No
     call = {"id": "c", "type": "function", "function": {"name": "now", "arguments": arguments}}
     [_, asked] = await turns(*PROMPT, {"role": "assistant", "content": None, "tool_calls": [call]})
     assert asked["content"] == [{"type": "tool_use", "id": "c", "name": "now", "input": {}}]
-
-
-async def test_a_refusal_in_the_history_is_sent_as_text() -> None:
-    refused = {"role": "assistant", "content": None, "refusal": "I will not"}
-    assert (await turns(*PROMPT, refused, user("please")))[1] == {"role": "assistant", "content": "I will not"}
 
 
 @pytest.mark.parametrize(

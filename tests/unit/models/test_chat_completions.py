@@ -15,20 +15,15 @@ from tests.unit.models.talking import CHAT_CLIENTS, PROMPT, TOOL, ask, error_at,
 pytestmark = pytest.mark.parametrize("client", CHAT_CLIENTS, indirect=True)
 
 
-async def test_the_body_holds_the_model_as_written_and_the_messages_and_nothing_else() -> None:
-    with ChatServer() as server:
-        await ask(server)
-    assert server.bodies == [{"model": "Qwen/Qwen3-8B", "messages": PROMPT}]
-    assert server.requests[0].path == "/v1/chat/completions"
-    assert server.requests[0].headers["content-type"] == "application/json"
-
-
-async def test_tools_seed_and_sampling_with_its_extra_keys_are_sent() -> None:
+async def test_the_body_holds_the_model_as_written_the_messages_and_what_the_request_has() -> None:
     sampling = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 64, "stop": ("END",), "min_p": 0.1}
     with ChatServer() as server:
+        await ask(server)
         await ask(server, tools=[TOOL], seed=7, sampling=sampling, run="row3-run1")
-    asked = {"model": "Qwen/Qwen3-8B", "messages": PROMPT, "tools": [TOOL], "seed": 7}
-    assert server.bodies == [{**asked, **sampling, "stop": ["END"]}]
+    asked = {"model": "Qwen/Qwen3-8B", "messages": PROMPT}
+    assert server.bodies == [asked, {**asked, "tools": [TOOL], "seed": 7, **sampling, "stop": ["END"]}]
+    assert server.requests[0].path == "/v1/chat/completions"
+    assert server.requests[0].headers["content-type"] == "application/json"
 
 
 def counted(prompt: object, completion: object, total: object, **details: object) -> dict[str, object]:
@@ -69,7 +64,7 @@ async def test_usage_has_each_providers_names_and_is_unknown_if_invalid(usage: o
     assert (reply.content, reply.usage) == ("42", read)
 
 
-async def test_a_minimal_reply_is_enough_and_more_is_kept() -> None:
+async def test_a_minimal_reply_is_enough_and_more_is_kept_but_no_absurd_number_and_no_error() -> None:
     reply = await reply_of(servers.data({"choices": [{"message": {"content": "42"}}]}))
     assert reply == ChatReply({"role": "assistant", "content": "42"})
     parts = [{"type": "text", "text": "4"}, {"type": "image"}, {"type": "text", "text": "2"}]
@@ -77,6 +72,11 @@ async def test_a_minimal_reply_is_enough_and_more_is_kept() -> None:
     assert reply.content == "42", "the text of a list is joined"
     more = {"reasoning_content": "hm", "provider_specific_fields": {"a": 1}}
     assert reply.message == {"role": "assistant", "content": parts, **more}
+    large = "9" * 400
+    text = '{"choices": [{"message": {"content": "42", "a": NaN, "b": [-Infinity, 1e999, 0.5, %s, -%s]}}]}'
+    reply = await reply_of(servers.body(text % (large, large)))
+    assert reply.message == {"role": "assistant", "content": "42", "a": None, "b": [None, None, 0.5, None, None]}
+    assert (await reply_of(servers.reply("42", error={"code": 503}))).content == "42"
 
 
 def choice(text: str, **fields: Any) -> dict[str, Any]:
@@ -95,13 +95,6 @@ def choice(text: str, **fields: Any) -> dict[str, Any]:
 )
 async def test_of_several_choices_the_one_with_index_0_is_the_answer(choices: list[Any]) -> None:
     assert (await reply_of(servers.data({"choices": choices}))).content == "42"
-
-
-async def test_numbers_beyond_any_use_become_null() -> None:
-    large = "9" * 400
-    text = '{"choices": [{"message": {"content": "42", "a": NaN, "b": [-Infinity, 1e999, 0.5, %s, -%s]}}]}'
-    reply = await reply_of(servers.body(text % (large, large)))
-    assert reply.message == {"role": "assistant", "content": "42", "a": None, "b": [None, None, 0.5, None, None]}
 
 
 NO_CALL = "tool_calls without a function, its name or its arguments"
@@ -167,10 +160,6 @@ async def test_the_arguments_of_a_call_are_text_and_calls_of_another_type_are_ke
     other = {"id": "d", "type": "custom", "custom": {"name": "f", "input": "x"}}
     reply = await reply_of(servers.message(content=None, tool_calls=[call, other]))
     assert reply.tool_calls == [{**call, "function": {"name": "f", "arguments": read}}, other]
-
-
-async def test_an_error_next_to_an_answer_is_ignored() -> None:
-    assert (await reply_of(servers.reply("42", error={"code": 503}))).content == "42"
 
 
 @pytest.mark.parametrize("path", ["", "/v1", "/v1beta/openai"])

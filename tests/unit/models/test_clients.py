@@ -16,6 +16,7 @@ import trustme
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from tests import servers
+from tests.raised import raised_by
 from tests.server_answers import BROKEN, MODEL_400, Failing
 from tests.servers import Behaviour, ChatServer
 from tests.unit.models.talking import (
@@ -464,16 +465,13 @@ async def test_an_answer_with_large_headers_is_an_answer(n: int, size: int) -> N
 # -- connections ---------------------------------------------------------------------------------------------
 
 
-async def test_a_server_that_is_not_there_is_unreachable_and_named(unused_port: int) -> None:
+async def test_a_server_that_is_not_there_or_has_no_tls_is_unreachable_and_named(unused_port: int) -> None:
     address = f"127.0.0.1:{unused_port}"
     refused = f"{address} refused the connection; is the server running?"
     for host, said in ((address, refused), ("model.invalid", "this host name")):
         error = await error_at(f"http://{host}/v1")
         assert kind(error) == ("provider", True, "until_success", None)
         assert str(error).startswith(f"cannot reach http://{host}/v1: {said}")
-
-
-async def test_a_server_without_tls_cannot_be_reached_over_it() -> None:
     with ChatServer() as server:
         secure = server.base_url.replace("http:", "https:")
         error = await error_at(secure)
@@ -498,9 +496,8 @@ async def test_a_connection_that_is_cut_is_retryable_and_not_systemic(behaviour:
 async def test_a_header_that_cannot_be_sent_is_no_broken_connection_and_not_shown(key: str | None, value: str) -> None:
     """It comes from the environment, or from the state of a rollout, and would be the same in the next try."""
     with ChatServer() as server:
-        with pytest.raises(ModelError) as caught:
-            await ask(server, key, headers={"X-Session-ID": value})
-    assert kind(caught.value) == ("provider", False, "no", None)
-    assert "the request to http://127.0.0.1" in str(caught.value)
-    assert "sk-key" not in str(caught.value)
+        error = await raised_by(ModelError, ask(server, key, headers={"X-Session-ID": value}))
+    assert kind(error) == ("provider", False, "no", None)
+    assert "the request to http://127.0.0.1" in str(error)
+    assert "sk-key" not in str(error)
     assert server.requests == []

@@ -12,6 +12,7 @@ from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ConfigError
 from pytest_osmosis.evals.eval_models import resolve_model
 from pytest_osmosis.models.targets import ModelTarget
+from tests.raised import problems_of
 
 A = RegisteredEndpoint("qwen", "Qwen/Qwen3-8B", "http://a.example/v1", "A_KEY", None, {"X-Team": "a", "X-Of": "a"})
 B = RegisteredEndpoint("qwen", "Qwen/Qwen3-8B", "http://b.example/v1", "B_KEY", "openai_completions", {})
@@ -26,11 +27,9 @@ def target(name: str, *, environ: Mapping[str, str] | None = None, env: bool = F
 
 
 def problem(name: str, registry: Registry | None = REGISTRY, **table: Any) -> str:
-    with pytest.raises(ConfigError) as caught:
-        resolve_model(name, ModelTable(**table), {}, where="x.toml", registry=registry)
-    (found,) = caught.value.problems
-    assert found.where == "x.toml"
-    return found.text
+    (found,) = problems_of(ConfigError, resolve_model, name, ModelTable(**table), {}, where="x.toml", registry=registry)
+    assert found.startswith("x.toml: ")
+    return found.removeprefix("x.toml: ")
 
 
 @pytest.mark.parametrize("table", [{}, {"endpoint_id": "qwen"}])
@@ -45,11 +44,14 @@ def test_an_id_leads_to_all_of_its_replicas(table: dict[str, Any]) -> None:
     assert ModelTarget.from_json(found.to_json()) == found
 
 
-def test_the_config_counts_more_than_the_registry() -> None:
+def test_the_config_counts_more_than_the_registry_and_its_base_url_leaves_no_replicas() -> None:
     found = target("qwen", api_key_env="MINE", client="openai", headers={"x-team": "me"}, sticky="row")
     servers = [(each.api_key_env, each.client, dict(each.headers)) for each in found.servers]
     assert servers == [("MINE", "openai", {"X-Of": "a", "x-team": "me"}), ("MINE", "openai", {"x-team": "me"})]
     assert found.sticky == "row"
+    found = target("qwen", base_url="http://mine.example/v1")
+    assert (found.replicas, found.base_url, found.model) == ((), "http://mine.example/v1", "Qwen/Qwen3-8B")
+    assert found.api_key_env == "A_KEY"
 
 
 @pytest.mark.parametrize(
@@ -72,20 +74,15 @@ def test_a_client_of_the_config_asks_the_api_of_the_registry_if_it_can(client: A
     assert (found.client, found.api) == expected
 
 
-def test_a_base_url_of_the_config_leaves_no_replicas() -> None:
-    found = target("qwen", base_url="http://mine.example/v1")
-    assert (found.replicas, found.base_url, found.model) == ((), "http://mine.example/v1", "Qwen/Qwen3-8B")
-    assert found.api_key_env == "A_KEY"
-
-
-def test_without_a_type_the_provider_at_the_address_says_which_api_it_has() -> None:
+def test_without_a_type_the_provider_by_its_address_or_name_says_which_apis_it_has() -> None:
     assert target("claude").client == "anthropic"
     assert target("claude", api_client_type="openai_chat_completions").client == "light"
-
-
-def test_other_names_are_those_of_providers() -> None:
     assert target("groq/llama").provider == "groq"
     assert target("demo/arithmetic").headers_from_state == {}
+    assert target("vllm/Qwen", api_client_type="openai_chat_completions_token").client == "tokens"
+    assert problem("groq/llama", api_client_type="anthropic_messages") == (
+        '[model] api_client_type: groq/llama has no API "anthropic_messages"; leave it out, or set base_url to a server'
+    )
 
 
 def test_a_name_that_is_no_endpoint_lists_the_ids() -> None:
@@ -110,6 +107,10 @@ def test_the_model_of_an_environment_is_asked_at_prime_if_only_its_key_says_wher
     found = target("openai/gpt-4.1-mini", environ=PRIME, env=True)
     assert (found.base_url, found.model) == ("https://api.pinference.ai/api/v1", "openai/gpt-4.1-mini")
     assert (found.api_key_env, dict(found.headers_from_state)) == ("PRIME_API_KEY", {"X-Session-ID": "example_id"})
+    assert target("qwen", env=True, environ=PRIME).endpoint == "qwen"
+    with pytest.raises(ConfigError, match='"qwenn" names neither an endpoint nor a provider, did you mean "qwen"'):
+        target("qwenn", env=True, environ=PRIME)
+    assert target("gpt-5", env=True, environ=PRIME).base_url == "https://api.pinference.ai/api/v1"
 
 
 @pytest.mark.parametrize(
@@ -131,13 +132,6 @@ def test_nothing_else_is_asked_at_prime(
     assert found.base_url != "https://api.pinference.ai/api/v1"
 
 
-def test_an_id_of_the_registry_counts_more_than_the_key_of_prime_and_a_mistyped_one_is_not_asked_there() -> None:
-    assert target("qwen", env=True, environ=PRIME).endpoint == "qwen"
-    with pytest.raises(ConfigError, match='"qwenn" names neither an endpoint nor a provider, did you mean "qwen"'):
-        target("qwenn", env=True, environ=PRIME)
-    assert target("gpt-5", env=True, environ=PRIME).base_url == "https://api.pinference.ai/api/v1"
-
-
 @pytest.mark.parametrize(
     ("api", "client"),
     [
@@ -149,10 +143,3 @@ def test_an_id_of_the_registry_counts_more_than_the_key_of_prime_and_a_mistyped_
 )
 def test_each_type_of_client_can_be_named_for_an_address(api: Any, client: str) -> None:
     assert target("m", base_url="http://localhost:8000/v1", api_client_type=api).client == client
-
-
-def test_a_provider_has_its_own_apis() -> None:
-    assert target("vllm/Qwen", api_client_type="openai_chat_completions_token").client == "tokens"
-    assert problem("groq/llama", api_client_type="anthropic_messages") == (
-        '[model] api_client_type: groq/llama has no API "anthropic_messages"; leave it out, or set base_url to a server'
-    )

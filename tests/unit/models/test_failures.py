@@ -1,4 +1,4 @@
-"""Failures: the boundary that follows from each status, and the chain of errors that tells what happened."""
+"""Failures: the boundary of each status, the causes of errors, and answers of servers (tests/server_answers.py)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.failures import Failures, causes_of
+from tests.server_answers import FAILING, REPLYING, Failing, Replying
+from tests.unit.models.talking import CHAT_CLIENTS, CLIENTS, HAS_LITELLM, failure_of, kind, reply_of
 
 DENIED = {401, 402}
 REFUSED = {403, 404, 407, 410, 412, 451}
@@ -40,7 +42,7 @@ def raised(cause: BaseException | None, context: BaseException | None = None) ->
     return error
 
 
-def test_the_innermost_cause_comes_last_and_what_was_being_handled_counts_only_if_asked_for() -> None:
+def test_the_innermost_cause_comes_last_and_once_and_what_was_being_handled_only_if_asked_for() -> None:
     inner = OSError("inner")
     middle = raised(inner)
     outer = raised(middle)
@@ -52,9 +54,6 @@ def test_the_innermost_cause_comes_last_and_what_was_being_handled_counts_only_i
     assert causes_of(implicit) == [implicit]
     assert causes_of(implicit, implicit=True) == [implicit, handled]
     assert causes_of(explicit, implicit=True) == [explicit, cause]
-
-
-def test_causes_in_a_circle_come_once() -> None:
     first, second = ValueError("first"), ValueError("second")
     first.__cause__, second.__cause__ = second, first
 
@@ -67,3 +66,28 @@ def test_a_group_of_errors_was_caused_by_its_last() -> None:
     group = ExceptionGroup("no address", [first, last])
 
     assert causes_of(raised(group))[1:] == [group, last]
+
+
+OF_CHAT = pytest.mark.parametrize("client", CLIENTS if HAS_LITELLM else CHAT_CLIENTS, indirect=True)
+
+
+@OF_CHAT
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=f"{name}: {what}") for name, cases in FAILING.items() for what, case in cases.items()],
+)
+async def test_an_error_is_blamed_on_whose_it_is(case: Failing) -> None:
+    error = await failure_of(case.answer)
+    assert kind(error) == case.kind
+    assert case.said in str(error)
+
+
+@OF_CHAT
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, id=f"{name}: {what}") for name, cases in REPLYING.items() for what, case in cases.items()],
+)
+async def test_a_reply_is_read(case: Replying) -> None:
+    reply = await reply_of(case.answer)
+    output_tokens = None if reply.usage is None else reply.usage.output_tokens
+    assert (reply.content, output_tokens, reply.finish_reason) == (case.content, case.output_tokens, case.finish_reason)

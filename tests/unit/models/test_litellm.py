@@ -15,6 +15,7 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests import servers
+from tests.raised import raised_by
 from tests.servers import Behaviour, ChatServer
 from tests.unit.models.talking import HAS_LITELLM, KEY, PROMPT, created, key_of, kind
 
@@ -35,11 +36,10 @@ def openai_at(server: ChatServer) -> dict[str, str]:
     return {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": KEY}
 
 
-async def failed(model_path: str, behaviour: Behaviour) -> ModelError:
+async def failed(model_path: str, behaviour: Behaviour) -> Any:
     """The error of a model at a server that behaves so."""
-    with ChatServer(behaviour) as server, pytest.raises(ModelError) as caught:
-        await asked(model_path, anthropic_at(server) | openai_at(server))
-    return caught.value
+    with ChatServer(behaviour) as server:
+        return await raised_by(ModelError, asked(model_path, anthropic_at(server) | openai_at(server)))
 
 
 async def test_anthropics_messages_are_read_as_chat_messages() -> None:
@@ -99,11 +99,10 @@ async def test_errors_of_another_api_are_read_from_answers(behaviour: Behaviour,
 async def test_a_request_that_litellm_does_not_send_is_reported_as_that(model: str, sampling: Any, text: str) -> None:
     target = ModelTarget("litellm", model, client="litellm")
     async with created(target, {"AZURE_API_KEY": "only for the check"}) as client:
-        with pytest.raises(ModelError) as caught:
-            await client.chat(ChatRequest(messages=PROMPT, sampling=sampling))
-    assert kind(caught.value) == ("provider", False, "until_success", None)
-    assert str(caught.value).startswith("no request was sent: ")
-    assert text in str(caught.value)
+        error = await raised_by(ModelError, client.chat(ChatRequest(messages=PROMPT, sampling=sampling)))
+    assert kind(error) == ("provider", False, "until_success", None)
+    assert str(error).startswith("no request was sent: ")
+    assert text in str(error)
 
 
 async def test_only_openais_own_address_gets_its_key(monkeypatch: pytest.MonkeyPatch) -> None:

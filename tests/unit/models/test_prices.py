@@ -44,20 +44,20 @@ def test_cost_of_tokens(usage: Mapping[str, int] | None, cost: float | None) -> 
     assert price_from(TokenPrices(2.0, 8.0, cached_input=0.5, cache_write=3.0), "[prices]").cost_usd(usage) == cost
 
 
-def test_a_cache_without_a_price_of_its_own_costs_what_input_costs() -> None:
-    usage = {"input_tokens": MILLION, "output_tokens": 0, "cached_input_tokens": 600_000, "cache_write_tokens": 400_000}
-
-    assert price_from(TokenPrices(2.0, 8.0), "[prices]").cost_usd(usage) == 2.0
-
-
 @pytest.mark.parametrize("name", ["openai/gpt-5-mini", "gpt-5-mini"])
 def test_the_configs_price_wins_by_the_typed_or_the_sent_name(name: str) -> None:
     assert price("openai/gpt-5-mini", {name: OWN}) == price_from(OWN, "[prices]")
 
 
-def test_the_embedded_model_is_free_unless_the_config_says_otherwise() -> None:
+def test_the_embedded_model_is_free_and_without_the_price_list_only_the_config_has_prices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     assert price("demo/arithmetic") == FREE
     assert price("demo/arithmetic", {"demo/arithmetic": OWN}) == price_from(OWN, "[prices]")
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+
+    assert price("openai/gpt-4o") is None
+    assert price("openai/gpt-4o", {"gpt-4o": OWN}) == price_from(OWN, "[prices]")
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,14 @@ def test_a_listed_model_has_the_price_of_the_list(model: str, table: dict[str, A
     assert 0 < found.input <= found.output
 
 
-def test_a_listed_price_is_that_of_short_prompts_with_its_cache_prices() -> None:
+def test_a_listed_price_has_cache_prices_and_else_a_cache_costs_what_input_costs() -> None:
     found = price("anthropic/claude-sonnet-4-5")
 
     assert found is not None
     assert found == replace(found, input=3.0, output=15.0, cached_input=0.3, cache_write=3.75)
+    usage = {"input_tokens": MILLION, "output_tokens": 0, "cached_input_tokens": 600_000, "cache_write_tokens": 400_000}
+
+    assert price_from(TokenPrices(2.0, 8.0), "[prices]").cost_usd(usage) == 2.0
 
 
 @pytest.mark.parametrize(
@@ -100,10 +103,3 @@ def test_an_unlisted_model_and_a_service_at_another_base_url_have_no_price(
     model: str, environ: Any, table: Any
 ) -> None:
     assert price(model, environ=environ, **table) is None
-
-
-def test_without_the_price_list_only_the_config_has_prices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "genai_prices", None)
-
-    assert price("openai/gpt-4o") is None
-    assert price("openai/gpt-4o", {"gpt-4o": OWN}) == price_from(OWN, "[prices]")

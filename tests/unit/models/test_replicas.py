@@ -23,6 +23,7 @@ from pytest_osmosis.models.replicas import USES, ReplicatedModel, ReplicaUse, pl
 from pytest_osmosis.models.retry import RetryPolicy, chat
 from tests import servers
 from tests.clocks import LoopClock, ended
+from tests.raised import raised_by
 from tests.servers import ChatServer, Exchange
 from tests.unit.models.talking import created
 
@@ -131,11 +132,9 @@ async def test_a_replica_that_answers_again_is_back() -> None:
 
 async def test_if_every_replica_is_left_out_the_request_fails_as_with_one_server() -> None:
     async with replicated(CLOSED, "http://127.0.0.1:11/v1") as model:
-        with pytest.raises(ModelError) as caught:
-            await ask(model, retries=2)
-    assert caught.value.systemic == "until_success"
-    assert caught.value.elsewhere is None
-    assert "(3 tries)" in str(caught.value)
+        error = await raised_by(ModelError, ask(model, retries=2))
+    assert (error.systemic, error.elsewhere) == ("until_success", None)
+    assert "(3 tries)" in str(error)
 
 
 async def test_a_refused_key_denies_one_replica_and_an_address_that_does_not_fit_is_mended_in_the_registry() -> None:
@@ -153,9 +152,7 @@ async def test_a_refused_key_denies_one_replica_and_an_address_that_does_not_fit
 async def test_an_error_of_the_request_itself_goes_nowhere_else() -> None:
     with ChatServer(servers.status(400)) as first, ChatServer(servers.status(400)) as second:
         async with replicated(first.base_url, second.base_url) as model:
-            with pytest.raises(ModelError) as caught:
-                await ask(model)
-    assert caught.value.boundary == "model"
+            assert (await raised_by(ModelError, ask(model))).boundary == "model"
     assert len(first.requests) + len(second.requests) == 1
 
 

@@ -14,6 +14,7 @@ from pytest_osmosis.errors import ModelError
 from pytest_osmosis.evals.eval_models import resolve_model
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.targets import ModelTarget, resolve
+from tests.raised import raised_by
 from tests.servers import Behaviour, ChatServer, by_api, completion, data, responses_reply, status
 from tests.unit.models.talking import CHAT_CLIENTS, CLIENT, PROMPT, TOOL, created, kind
 
@@ -59,10 +60,10 @@ async def reply_of(*items: Any, **fields: Any) -> ChatReply:
 
 async def test_a_request_stores_nothing_and_asks_for_the_reasoning() -> None:
     stateless = {"store": False, "include": ["reasoning.encrypted_content"]}
-    assert await sent() == {"model": "served", "input": PROMPT, **stateless}
+    assert await sent(seed=7) == {"model": "served", "input": PROMPT, **stateless}, "and has no seed"
 
 
-async def test_messages_become_items() -> None:
+async def test_messages_become_items_and_a_function_is_strict_only_if_it_says_so() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA==", "detail": "low"}}
     messages: list[Message] = [
         {"role": "system", "content": "Be brief."},
@@ -82,9 +83,6 @@ async def test_messages_become_items() -> None:
         {"role": "assistant", "content": "No."},
         {"role": "user", "content": "Why?"},
     ]
-
-
-async def test_a_function_is_strict_only_if_it_says_so() -> None:
     strict = {"type": "function", "function": {"name": "f", "strict": True, "parameters": {"type": "object"}}}
     bare = {"type": "function", "function": {"name": "g", "description": "No arguments."}}
     nothing = {"type": "object", "properties": {}}
@@ -126,10 +124,6 @@ async def test_a_key_that_the_api_lacks_is_named(key: str) -> None:
         await ask(server, sampling={key: 1})
     assert server.requests == []
     assert kind(caught.value) == ("provider", False, "until_success", None), "no run says anything about the model"
-
-
-async def test_the_seed_of_a_run_is_left_out() -> None:
-    assert "seed" not in await sent(seed=7)
 
 
 # -- replies ----------------------------------------------------------------------------------------------
@@ -188,9 +182,8 @@ FAILURES: dict[str, tuple[Any, tuple[str, bool, str, int | None]]] = {
 @pytest.mark.parametrize("name", FAILURES)
 async def test_an_answer_that_is_none_fails(name: str) -> None:
     answer, expected = FAILURES[name]
-    with ChatServer(data(answer)) as server, pytest.raises(ModelError) as caught:
-        await ask(server)
-    assert kind(caught.value) == expected
+    with ChatServer(data(answer)) as server:
+        assert kind(await raised_by(ModelError, ask(server))) == expected
 
 
 # -- what goes back ---------------------------------------------------------------------------------------
@@ -255,7 +248,7 @@ async def asked_by_default(behaviour: Behaviour, *requests: ChatRequest) -> list
 ANSWERS = by_api(completion({"role": "assistant", "content": "42"}), None, responses_reply(text("42")))
 
 
-async def test_a_request_with_a_key_of_chat_completions_goes_there() -> None:
+async def test_a_request_with_a_key_of_chat_completions_goes_there_or_is_an_error_with_tools() -> None:
     requests = [
         ChatRequest(PROMPT, [TOOL]),
         ChatRequest(PROMPT, sampling={"stop": "."}),
@@ -264,27 +257,21 @@ async def test_a_request_with_a_key_of_chat_completions_goes_there() -> None:
     ]
     paths = ["/responses", "/chat/completions", "/chat/completions", "/responses"]
     assert await asked_by_default(ANSWERS, *requests) == paths
-
-
-async def test_tools_and_such_a_key_are_an_error_that_names_it() -> None:
     for fields, name in (({"sampling": {"stop": "."}}, "stop"), ({"seed": 7}, "seed")):
-        with pytest.raises(ModelError) as caught:
-            await asked_by_default(ANSWERS, ChatRequest(PROMPT, [TOOL], **fields))
-        assert kind(caught.value) == ("provider", False, "until_success", None)
-        assert f"has no {name}: leave it out" in str(caught.value)
+        error = await raised_by(ModelError, asked_by_default(ANSWERS, ChatRequest(PROMPT, [TOOL], **fields)))
+        assert kind(error) == ("provider", False, "until_success", None)
+        assert f"has no {name}: leave it out" in str(error)
 
 
 USE_RESPONSES = "Function tools with reasoning_effort are not supported for gpt-x in /v1/chat/completions. "
 USE_RESPONSES += "Please use /v1/responses instead."
 
 
-async def refused(code: int, message: str, target: ModelTarget) -> ModelError:
+async def refused(code: int, message: str, target: ModelTarget) -> Any:
     """The error of a request with tools to a target at a server that refuses it."""
     with ChatServer(status(code, {"error": {"message": message}})) as server:
         async with created(replace(target, base_url=server.base_url)) as model:
-            with pytest.raises(ModelError) as caught:
-                await model.chat(ChatRequest(PROMPT, [TOOL]))
-    return caught.value
+            return await raised_by(ModelError, model.chat(ChatRequest(PROMPT, [TOOL])))
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.retry import send
 from tests import servers
 from tests.clocks import ended
+from tests.raised import raised_by
 from tests.servers import Behaviour, ChatServer
 from tests.unit.models.talking import CHAT_CLIENTS, CLIENT, CLIENTS, PROMPT, model_at
 
@@ -37,9 +38,7 @@ async def test_cancelling_ends_an_open_request() -> None:
 async def test_an_error_does_not_keep_the_answer_that_it_is_about() -> None:
     with ChatServer(servers.body("x" * 10**6)) as server:
         async with model_at(server.base_url) as model:
-            with pytest.raises(ModelError) as caught:
-                await send(model, ChatRequest(messages=PROMPT), TIMEOUT_S)
-    error = caught.value
+            error = await raised_by(ModelError, send(model, ChatRequest(messages=PROMPT), TIMEOUT_S))
     assert error.__context__ is None
     kept = [value for frame, _ in traceback.walk_tb(error.__traceback__) for value in frame.f_locals.values()]
     assert not [value for value in kept if isinstance(value, (str, bytes, bytearray)) and len(value) > 10_000]
@@ -53,13 +52,10 @@ async def probed(server: ChatServer) -> ModelError | None:
         return await probe(model, timeout_s=TIMEOUT_S)
 
 
-async def test_the_probe_is_one_tiny_request() -> None:
+async def test_the_probe_is_one_tiny_request_bound_by_the_key_that_the_server_takes() -> None:
     with ChatServer(GOOD) as server:
         assert await probed(server) is None
     assert server.bodies == [{"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 16}]
-
-
-async def test_the_probe_bounds_its_answer_by_the_key_that_the_server_takes() -> None:
     message = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
     with ChatServer(servers.status(400, {"error": {"message": message}}), GOOD) as server:
         assert await probed(server) is None

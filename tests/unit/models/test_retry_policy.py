@@ -15,6 +15,7 @@ from pytest_osmosis.models import SECOND_TRY_AFTER_S, probe
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Model
 from pytest_osmosis.models.retry import Answered, DeniableModel, RetryPolicy, chat
 from tests.clocks import LoopClock, ended, settled
+from tests.raised import raised_by
 
 REPLY = ChatReply({"role": "assistant", "content": "42"})
 AT_ONCE = RetryPolicy(max_retries=3, first_s=0.0)
@@ -61,10 +62,8 @@ async def answered(model: Model, *left_s: float | None, policy: RetryPolicy = AT
     return await chat(model, ChatRequest([]), timeout_s=60.0, policy=policy, rng=Shortest(), **fields)
 
 
-async def failure(model: Model, *left_s: float | None, policy: RetryPolicy = AT_ONCE) -> ModelError:
-    with pytest.raises(ModelError) as caught:
-        await answered(model, *left_s, policy=policy)
-    return caught.value
+async def failure(model: Model, *left_s: float | None, policy: RetryPolicy = AT_ONCE) -> Any:
+    return await raised_by(ModelError, answered(model, *left_s, policy=policy))
 
 
 def busy(**fields: Any) -> ModelError:
@@ -231,20 +230,17 @@ async def test_a_denial_in_one_loop_holds_in_both_and_in_its_own_one_at_once() -
     assert (len(hosts.requests), heard) == (0, ["401"])
 
 
-async def test_the_standby_sends_nothing_once_the_host_has_been_denied() -> None:
+async def test_the_standby_sends_nothing_once_the_host_has_been_denied_and_else_it_answers_and_is_closed() -> None:
     own = denying()
     host = DeniableModel(denying(), lambda error: None)
     await denied(host)
     await denied(DeniableModel(own, other=host))
     assert len(own.requests) == 0
-
-
-async def test_a_model_that_may_deny_answers_and_is_closed() -> None:
-    own = Scripted(REPLY)
-    model = DeniableModel(own)
+    answering = Scripted(REPLY)
+    model = DeniableModel(answering)
     assert await model.chat(ChatRequest([])) is REPLY
     await model.close()
-    assert own.closed
+    assert answering.closed
 
 
 async def test_the_probe_waits_for_a_server_that_is_starting() -> None:

@@ -20,6 +20,7 @@ from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.connections import LightModel
 from pytest_osmosis.models.providers import LITELLM_PREFIXES, SERVICES, key_variables
 from pytest_osmosis.models.targets import ModelTarget, missing_key, resolve
+from tests.raised import problems_of
 from tests.servers import ChatServer
 from tests.unit.models.talking import KEY, PROMPT, created
 
@@ -35,9 +36,7 @@ def target(model_path: str, table: ModelTable | None = None, environ: Mapping[st
 
 
 def refusal(model_path: str, table: ModelTable | None = None, environ: Mapping[str, str] | None = None) -> str:
-    with pytest.raises(ConfigError) as caught:
-        target(model_path, table, environ)
-    return str(caught.value)
+    return "\n".join(problems_of(ConfigError, target, model_path, table, environ))
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from pytest_osmosis.rewards.graders import (
 )
 from pytest_osmosis.text.user_code import MOST_FIELD_CHARS, MOST_FIELDS, MOST_METRICS, UserValueFault
 from tests.hostile.hostile_objects import VALUES
+from tests.raised import raised, raised_by
 
 
 @dataclass
@@ -99,9 +100,7 @@ NAMES = "metrics: a name must be a text of 1 to 100 characters, got"
     ],
 )
 def test_anything_else_is_refused_in_words_that_say_what_to_do(returned: object, fault: str) -> None:
-    with pytest.raises(UserValueFault) as caught:
-        reward_of(returned)
-    assert str(caught.value).startswith(fault)
+    assert str(raised(UserValueFault, reward_of, returned)).startswith(fault)
 
 
 def test_as_many_metrics_as_allowed_are_kept_and_a_long_reason_lacks_its_middle() -> None:
@@ -113,7 +112,7 @@ def test_as_many_metrics_as_allowed_are_kept_and_a_long_reason_lacks_its_middle(
     assert re.fullmatch("begin.*characters left out.* end", reward.reason)
 
 
-def test_a_mapping_without_end_is_refused() -> None:
+def test_a_mapping_without_end_is_refused_and_errors_of_attributes_are_those_of_user_code() -> None:
     class Endless(Mapping[str, float]):
         def __getitem__(self, name: str) -> float:
             return 1.0
@@ -131,9 +130,6 @@ def test_a_mapping_without_end_is_refused() -> None:
         reward_of(Endless())
     with pytest.raises(UserValueFault, match="holds more than 100 numbers"):
         reward_of({"score": 1.0, "metrics": Endless()})
-
-
-def test_errors_of_attributes_are_raised_as_errors_of_user_code() -> None:
     with pytest.raises(KeyError, match="reason"):
         reward_of(Raising())
 
@@ -214,9 +210,7 @@ async def test_fields_that_cannot_be_kept_are_an_error(name: str, value: object,
         setattr(ctx.sample, name, value)
         ctx.set_reward(1.0)
 
-    with pytest.raises(UserValueFault) as caught:
-        await graded(grade)
-    assert str(caught.value).startswith(fault)
+    assert str(await raised_by(UserValueFault, graded(grade))).startswith(fault)
 
 
 async def test_fields_are_bounded_and_say_what_they_leave_out() -> None:
@@ -277,21 +271,18 @@ def decorated(function: Any) -> Any:
 
 
 @pytest.mark.parametrize("decorate", [lambda function: function, pytest.param(decorated, marks=pytest.mark.addon)])
-def test_simple_mode_gets_the_last_answer_and_the_row(rewards: dict[str, Any], decorate: Any) -> None:
-    function = decorate(rewards["exact_match"])
-    found = eval_function("rewards:exact_match", function)
-    arguments = found.arguments(CONVERSATION, 2, ROW["ground_truth"], ROW)
+@pytest.mark.parametrize(
+    ("name", "mode", "arguments", "score"),
+    [
+        ("exact_match", "simple", {"solution_str": "42\n", "ground_truth": " 42", "extra_info": ROW}, 1.0),
+        ("conversation_quality", "full", {"messages": CONVERSATION, "ground_truth": " 42", "metadata": ROW}, 2 / 3),
+    ],
+)
+def test_simple_mode_gets_the_last_answer_and_full_mode_the_conversation_and_both_the_row(
+    rewards: dict[str, Any], decorate: Any, name: str, mode: str, arguments: dict[str, Any], score: float
+) -> None:
+    function = decorate(rewards[name])
+    found = eval_function(f"rewards:{name}", function)
 
-    assert found.mode == "simple"
-    assert arguments == {"solution_str": "42\n", "ground_truth": " 42", "extra_info": ROW}
-    assert function(**arguments) == 1.0
-
-
-def test_full_mode_gets_the_whole_conversation_and_the_row(rewards: dict[str, Any]) -> None:
-    function = rewards["conversation_quality"]
-    found = eval_function("rewards:conversation_quality", function)
-    arguments = found.arguments(CONVERSATION, 2, ROW["ground_truth"], ROW)
-
-    assert found.mode == "full"
-    assert arguments == {"messages": CONVERSATION, "ground_truth": " 42", "metadata": ROW}
-    assert function(**arguments) == pytest.approx(2 / 3)
+    assert (found.mode, found.arguments(CONVERSATION, 2, ROW["ground_truth"], ROW)) == (mode, arguments)
+    assert function(**arguments) == pytest.approx(score)

@@ -1,24 +1,29 @@
-"""Scorers in the shapes of other libraries; `make test-scorers` has those of the libraries themselves."""
+"""Scorers in the shapes of other libraries, and those of the libraries, which `make test-scorers` installs."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 import inspect
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from pytest_osmosis.checks.kinds import SeenRollout
 from pytest_osmosis.rewards.graders import Reward, reward_of
 from pytest_osmosis.rewards.scorers import scorer_function
 from pytest_osmosis.text.user_code import UserValueFault
 
-ROLLOUT = SeenRollout(
-    [{"role": "user", "content": "6 * 7?"}, {"role": "assistant", "content": "42"}], 1, "42", ms=1500.0
-)
+
+def answering(answer: str, ms: float | None = None) -> SeenRollout:
+    return SeenRollout(
+        [{"role": "user", "content": "6 * 7?"}, {"role": "assistant", "content": answer}], 1, "42", ms=ms
+    )
+
+
+ROLLOUT = answering("42", ms=1500.0)
 
 
 def scored(value: object, rollout: SeenRollout = ROLLOUT) -> Reward:
@@ -124,17 +129,10 @@ def test_scorers_of_other_libraries_score(scorer: object, score: float, reason: 
     assert scored(scorer) == Reward(score, reason)
 
 
-@pytest.mark.parametrize(("ms", "score"), [(10.0, 1.0), (2000.0, 0.0)])
-def test_a_scorer_sees_the_duration(ms: float, score: float) -> None:
-    assert scored(Fast(), replace(ROLLOUT, ms=ms)).score == score
-
-
-def test_a_duration_that_nobody_took_is_unknown() -> None:
+def test_a_scorer_sees_the_duration_if_it_is_known_and_one_that_skips_the_answer_is_an_error() -> None:
+    assert [scored(Fast(), answering("42", ms)).score for ms in (10.0, 2000.0)] == [1.0, 0.0]
     with pytest.raises(AttributeError, match="duration"):
-        scored(Fast(), replace(ROLLOUT, ms=None))
-
-
-def test_a_scorer_that_skips_the_answer_is_an_error_and_no_score() -> None:
+        scored(Fast(), answering("42"))
     with pytest.raises(UserValueFault, match="gave no score: it skipped the answer"):
         scored(Skipping)
 
@@ -144,13 +142,65 @@ class Other:
         return 1.0
 
 
-@pytest.mark.parametrize("value", [Other, Other(), lambda completions: 1.0, len, 5, "outputs", SimpleNamespace])
-def test_other_code_is_no_scorer(value: object) -> None:
-    assert scorer_function("x:y", value) is None
-
-
-def test_a_scorer_belongs_to_the_module_that_the_user_names() -> None:
+def test_other_code_is_no_scorer_and_one_belongs_to_the_module_that_the_user_names() -> None:
+    others = [Other, Other(), lambda completions: 1.0, len, 5, "outputs", SimpleNamespace]
+    assert [scorer_function("x:y", value) for value in others] == [None] * len(others)
     function = scorer_function("mine.scorers:strict.match", match)
 
     assert function is not None
     assert (function.function.__module__, function.function.__qualname__) == ("mine.scorers", "strict.match")
+
+
+# -- scorers of the libraries themselves ----------------------------------------------------------------------
+
+
+def found_in(module: str) -> Any:
+    """Return the module, or skip the test if its library is not installed."""
+    pytest.importorskip(module.partition(".")[0])
+    return importlib.import_module(module)
+
+
+@pytest.mark.nightly
+def test_autoevals() -> None:
+    assert scored(found_in("autoevals.string").Levenshtein, answering("42")).score == 1.0
+    assert scored(found_in("autoevals.string").Levenshtein(), answering("43")).score == 0.5
+    assert scored(found_in("autoevals.value").ExactMatch, answering("42")).score == 1.0
+
+
+@pytest.mark.nightly
+def test_openevals() -> None:
+    exact = found_in("openevals.exact")
+
+    assert scored(exact.exact_match, answering("42")).score == 1.0
+    assert scored(exact.exact_match_async, answering("43")).score == 0.0
+
+
+@pytest.mark.nightly
+def test_pydantic_evals() -> None:
+    evaluators = found_in("pydantic_evals.evaluators")
+
+    assert scored(evaluators.EqualsExpected, answering("42")).score == 1.0
+    assert scored(evaluators.Contains("4"), answering("42")).score == 1.0
+    assert "4" in scored(evaluators.Contains("4"), answering("2")).reason
+    assert scored(evaluators.IsInstance("int"), answering("42")).score == 0.0
+    assert scored(evaluators.MaxDuration(1.0), answering("42")).score == 1.0
+
+
+@pytest.mark.nightly
+def test_deepeval() -> None:
+    metrics = found_in("deepeval.metrics")
+
+    assert scored(metrics.ExactMatchMetric(), answering("42")).score == 1.0
+    assert scored(metrics.ExactMatchMetric(), answering("43")).score == 0.0
+    assert scored(metrics.PatternMatchMetric(pattern="[0-9]+"), answering("42")).score == 1.0
+
+
+@pytest.mark.nightly
+def test_inspect() -> None:
+    scorer = found_in("inspect_ai.scorer")
+
+    assert scored(scorer.match, answering("It is 42")).score == 1.0
+    assert scored(scorer.includes(), answering("It is 43")).score == 0.0
+    assert scored(scorer.exact, answering("42")).score == 1.0
+    assert scored(scorer.f1, answering("the 42")).score == 1.0
+    assert scored(scorer.pattern(r"is (\d+)"), answering("It is 42")).score == 1.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from contextlib import suppress
 from typing import Any
 
 import anthropic
@@ -20,11 +21,14 @@ from msgspec.structs import replace
 from openai import OpenAI
 
 from pytest_osmosis.config.tables import ModelTable
+from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models import completions, json_bodies, messages, responses
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
 from pytest_osmosis.models.failures import Failures
-from pytest_osmosis.models.json_bodies import AnswerLabel, ApiShape, read_body
+from pytest_osmosis.models.json_bodies import AnswerLabel, ApiError, ApiShape, read_body, read_served
 from pytest_osmosis.models.targets import ModelTarget, resolve
+from tests.hostile.test_endpoint import BODIES_OF_REQUESTS
+from tests.hostile.test_fuzz_http import REPLIED
 
 URL = "http://127.0.0.1:9/v1"
 LABEL = AnswerLabel("1", 1_700_000_000, "m")
@@ -155,14 +159,10 @@ def replies(draw: st.DrawFn) -> ChatReply:
 
 
 @given(REQUESTS)
-def test_completions_read_the_request_that_is_written(request: ChatRequest) -> None:
+def test_completions_and_messages_read_the_request_that_is_written(request: ChatRequest) -> None:
     sent = [{key: value for key, value in message.items() if key != "is_error"} for message in request.messages]
     expected = ChatRequest(sent, request.tools, request.sampling, request.seed)
     assert read(completions, completions.write_request(request, OTHER)) == expected
-
-
-@given(REQUESTS)
-def test_messages_read_the_request_that_is_written(request: ChatRequest) -> None:
     written = messages.write_request(request, ANTHROPIC)
     assert json.loads(messages.write_request(read(messages, written), ANTHROPIC)) == json.loads(written)
 
@@ -223,13 +223,9 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-def test_a_request_with_everything_reaches_a_model_with_the_same_api_unchanged() -> None:
+def test_a_request_with_everything_reaches_a_model_with_either_api() -> None:
     request = read(messages, json.dumps(EVERYTHING).encode())
     assert json.loads(messages.write_request(request, ANTHROPIC)) == EVERYTHING
-
-
-def test_a_request_with_everything_reaches_a_model_with_the_other_api_in_its_shape() -> None:
-    request = read(messages, json.dumps(EVERYTHING).encode())
     body = json.loads(completions.write_request(request, OPENAI))
     calls = [
         {"id": id, "type": "function", "function": {"name": "count", "arguments": json.dumps({"of": kind})}}
@@ -264,12 +260,8 @@ def body_of(shape: ApiShape, reply: ChatReply) -> str:
 
 
 @given(replies())
-def test_completions_read_the_reply_that_is_written(reply: ChatReply) -> None:
+def test_completions_and_messages_read_the_reply_that_is_written(reply: ChatReply) -> None:
     assert completions.read_reply(200, body_of(completions, reply), OTHER, FAILURES) == reply
-
-
-@given(replies())
-def test_messages_read_the_reply_that_is_written(reply: ChatReply) -> None:
     read = messages.read_reply(200, body_of(messages, reply), ANTHROPIC, FAILURES)
     blocks = read.message.pop("content_blocks", [])
     assert [block["type"] for block in blocks][:1] == (["thinking"] if "reasoning_content" in reply.message else [])
@@ -473,3 +465,34 @@ def test_a_response_that_is_cut_off_is_incomplete(reply: ChatReply, status: str,
     assert without_parsed(streamed) == without_parsed(whole)
     assert whole["status"] == status
     assert (whole["incomplete_details"] or {}).get("reason") == reason
+
+
+SHAPES = [completions, messages, responses]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@given(raw=BODIES_OF_REQUESTS)
+def test_any_body_is_read_or_refused(shape: ApiShape, raw: bytes) -> None:
+    with suppress(ApiError):
+        body = read_body(raw)
+        before = json.dumps(body)
+        try:
+            chat = read_served(shape, body).chat
+        finally:
+            assert json.dumps(body) == before, "a body may be logged or repeated, so it must stay as it is"
+        assert all(isinstance(message, dict) and isinstance(message["role"], str) for message in chat.messages)
+        completions.write_request(chat, OTHER)
+        with suppress(TypeError, ValueError):  # Messages refuse some that completions have
+            messages.write_request(chat, OTHER)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("read", [completions.read_reply, messages.read_reply])
+@given(body=REPLIED)
+def test_any_reply_that_was_read_is_written(shape: ApiShape, read: Any, body: bytes) -> None:
+    try:
+        reply = read(200, body.decode(), OTHER, FAILURES)
+    except ModelError:
+        return
+    json.dumps(shape.write_reply(reply, LABEL), allow_nan=False)
+    assert all(event.endswith(b"\n\n") for event in shape.write_events(reply, LABEL))
