@@ -460,7 +460,7 @@ def _gate(verdict: Verdict) -> str:
 def _power(verdict: Verdict) -> Iterator[str]:
     """Yield a line if a gate would hardly notice what it is for."""
     rule, power, state = verdict.rule, verdict.power, verdict.state
-    if state in ("holds", "fails") and rule is not None and power is not None and round(power.chance, 2) < POWER:
+    if state in ("holds", "fails") and rule is not None and power is not None and power.is_low:
         least = rule.minimum - DROP
         truth = f"{rule.name.replace('pass_rate', 'pass rate')} fell to {least:.12g}"
         truth = f"loss were {-least:.12g}" if rule.is_regression else truth

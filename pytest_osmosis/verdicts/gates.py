@@ -46,6 +46,11 @@ class Power(Struct, frozen=True):
     chance: Share
     rows: Count
 
+    @property
+    def is_low(self) -> bool:
+        """True if the chance is below 0.8 as it is printed."""
+        return round(self.chance, 2) < stats.POWER
+
 
 class Verdict(Struct, frozen=True):
     """The verdict of one gate. `pytest_osmosis_gate` returns such verdicts."""

@@ -69,7 +69,7 @@ def fairness_texts(compared: ComparedRuns) -> list[str]:
 def power_text(compared: ComparedRuns) -> str | None:
     """Return the chance to notice a small difference, None if it is large enough, not known, or of no interest."""
     power = power_of(compared.paired)
-    if compared.meaning != "chance" or power is None or round(power.chance, 2) >= stats.POWER:
+    if compared.meaning != "chance" or power is None or not power.is_low:
         return None
     return (
         f"low power: a true difference of {DROP:g} would be noticed {power.chance:.0%} of the time; "
