@@ -138,7 +138,7 @@ class Check(Struct, frozen=True):
     @property
     def needs_truth(self) -> bool:
         """True if it compares with the row's ground truth."""
-        return any(each.default is TRUTH and each.name not in self.parameters for each in self.kind.parameters.values())
+        return any(self._given(each) is TRUTH for each in self.kind.parameters.values())
 
     def __call__(self, rollout: SeenRollout) -> dict[str, object]:
         """Return the score and its reason. Raises `UserValueFault` if the row or the rollout lacks what it needs."""
@@ -159,8 +159,11 @@ class Check(Struct, frozen=True):
             found = found is not self.negate
         return {"score": float(found), "reason": f"{where}{reason}"}
 
+    def _given(self, parameter: inspect.Parameter) -> object:
+        return self.parameters.get(parameter.name, parameter.default)
+
     def _argument(self, parameter: inspect.Parameter, rollout: SeenRollout) -> object:
-        value = self.parameters.get(parameter.name, parameter.default)
+        value = self._given(parameter)
         if value is TRUTH:
             value = rollout.ground_truth
             if value is None or value == "":  # as in a CSV; every text contains it

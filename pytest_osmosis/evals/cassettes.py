@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from pytest_osmosis.cassettes.exchange import CASSETTE, MOST_LINE_BYTES, read_header
 from pytest_osmosis.cassettes.reader import CassetteReader, check_cassette
@@ -45,7 +45,7 @@ class EvalCassette(Struct, frozen=True):
 
     mode: CassetteMode
     path: Path
-    runs: Mapping[RunId, int] = field(default_factory=dict)
+    runs: Mapping[RunId, int] = {}
     digest: str | None = None
 
     @property

@@ -463,12 +463,13 @@ def _opened(config: EvalConfig, dataset: Dataset, named_rows: Sequence[int], sha
     rows = tuple(sorted({*selected, *named}))
     must_ask = config.agent.agent == "chat" or config.agent.mcp is not None
     metadata = config.judge.metadata if config.scoring.rubric is not None else ()
+    compared = config.scoring.compared
     if config.training is not None:
         checked = check_training_rows(dataset, rows, config.training.max_prompt_length)
     else:
         checked = shared.once(
-            (id(dataset), rows, must_ask, metadata, config.scoring.compared),
-            lambda: check_rows(dataset, rows, must_ask=must_ask, metadata=metadata, compared=config.scoring.compared),
+            (id(dataset), rows, must_ask, metadata, compared),
+            lambda: check_rows(dataset, rows, must_ask=must_ask, metadata=metadata, compared=compared),
         )
     check_script(config, dataset, rows)
     plan = Plan(
