@@ -276,7 +276,7 @@ class Recorder:
 
     def recall(self, record: RunRecord, kept: Mapping[str, StoredScore], ground_truth: object) -> RunRecord:
         """Enter a stored rollout with the scores that are reused."""
-        self.ledger.records[record.run] = record._replace(skip_reason=None)  # that of a session that left it out
+        self.ledger.records[record.run] = replace(record, skip_reason=None)  # that of a session that left it out
         key = Key(record.run, record.attempt).to_json()
         for name, score in kept.items():
             scores = {} if score.value is None else {name: score.value}

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence, Set
 
+from msgspec.structs import replace
+
 from pytest_osmosis.engine.budget import Budget, Systemic
 from pytest_osmosis.engine.hosts import Hosts
 from pytest_osmosis.engine.job import Job
@@ -265,7 +267,7 @@ class Runs:
     def _counted(self, state: RunState, record: RunRecord) -> Stop | None:
         """Count the judges of a run that is done, but not those of earlier sessions again."""
         n_before = state.n_judge_uses
-        further = record._replace(judge_uses=record.judge_uses[n_before:]) if n_before else record
+        further = replace(record, judge_uses=record.judge_uses[n_before:]) if n_before else record
         if not state.stored or self.job.resume is None:
             return self._budget.done(further)
         self.recorder.reports.count(stored=1)

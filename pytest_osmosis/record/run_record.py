@@ -178,7 +178,7 @@ class Imported(NamedTuple):
     scores: tuple[str, ...] = ()
 
 
-class RunRecord(NamedTuple):
+class RunRecord(Struct, frozen=True, gc=False):
     """The facts about one run, without its conversation: the fold of its events."""
 
     run: RunId
@@ -243,7 +243,7 @@ class RunRecord(NamedTuple):
             return self
         usage = None if self.usage is None else self.stored.taken_from(self.usage)
         uses = tuple(use.charged for use in self.judge_uses)
-        return self._replace(usage=usage, judge_uses=uses, stored=NOTHING_STORED)
+        return replace(self, usage=usage, judge_uses=uses, stored=NOTHING_STORED)
 
     @property
     def metrics(self) -> Mapping[str, Mapping[str, float]]:
@@ -332,9 +332,9 @@ class Ledger(Struct):
             self._count(record, event)
         record = fold(record, event)
         if record.attempt > 1 and kind in ("start", "rollout") and record.attempt > self.attempts.get(run, 0) + 1:
-            record = record._replace(repeated=True)
+            record = replace(record, repeated=True)
         if record.rolled and not record.scored and self._complete(record):
-            record = record._replace(scored=True)
+            record = replace(record, scored=True)
         self.records[run] = record
         return record
 
@@ -371,7 +371,7 @@ class Ledger(Struct):
         same = unchanged.issuperset((*self.scorers, *scorers))
         self.scorers, self.codes = scorers, codes
         if not self.goes_on:
-            self.records = {run: unscored(record)._replace(skip_reason=None) for run, record in self.records.items()}
+            self.records = {run: replace(unscored(record), skip_reason=None) for run, record in self.records.items()}
         elif not same:
             self.records = {run: self._scored_by(unchanged, record) for run, record in self.records.items()}
 
@@ -382,14 +382,15 @@ class Ledger(Struct):
         """
         names = {*names, *record.imported.scores} if record.imported is not None else names
         if record.removed or not names:
-            return unscored(record)._replace(judge_uses=record.judge_uses)
+            return replace(unscored(record), judge_uses=record.judge_uses)
         others = {*record.scores, *record.scorer_errors} - names
-        record = record._replace(
+        record = replace(
+            record,
             scores=_shared(tuple(_without(record.scores, others).items())),
             scorer_errors=_without(record.scorer_errors, others) or NOTHING,
             notes=record.notes.without(others),
         )
-        return record._replace(scored=record.rolled and self._complete(record))
+        return replace(record, scored=record.rolled and self._complete(record))
 
     def _see_rows(self, rows: Mapping[str, Sequence[str]]) -> None:
         """Take the digests of rows. If the eval run is resumed, drop the scores of rows that have changed."""
@@ -438,19 +439,19 @@ class Settling:
 def unscored(record: RunRecord) -> RunRecord:
     """Return a record as it was before scoring."""
     notes = record.notes.filtered(lambda source: source == ROLLOUT)
-    cleared = record._replace(scored=False, removed=False, scores=NOTHING, scorer_errors=NOTHING, scoring_ms=0.0)
-    return cleared._replace(notes=notes, judge_uses=())
+    cleared = replace(record, scored=False, removed=False, scores=NOTHING, scorer_errors=NOTHING, scoring_ms=0.0)
+    return replace(cleared, notes=notes, judge_uses=())
 
 
 def left_out(record: RunRecord) -> RunRecord:
     """Return the record of a run that a rescoring skips: pending, with what its rollout used, however that ended."""
-    return record._replace(boundary=None, error=None)
+    return replace(record, boundary=None, error=None)
 
 
 def _start(record: RunRecord, event: Event) -> RunRecord:
     if event["attempt"] > record.attempt:
         return RunRecord(record.run, attempt=event["attempt"], started=True)
-    return record._replace(started=True)
+    return replace(record, started=True)
 
 
 def _rollout(record: RunRecord, event: Event) -> RunRecord:
@@ -501,7 +502,8 @@ def _score(record: RunRecord, event: Event) -> RunRecord:
     }
     uses = event.get("judges")
     kept, broken = _without(record.scores, errors), _without(record.scorer_errors, scores)
-    return record._replace(
+    return replace(
+        record,
         scores=_shared((*kept.items(), *scores.items())),
         scorer_errors={**broken, **errors} if broken or errors else NOTHING,
         removed=record.removed or event.get("removed", False),
@@ -561,7 +563,7 @@ FOLDS: Mapping[str, Callable[[RunRecord, Event], RunRecord]] = {
     "start": _start,
     "rollout": _rollout,
     "score": _score,
-    "skip": lambda record, event: record._replace(skip_reason=event["reason"]),
+    "skip": lambda record, event: replace(record, skip_reason=event["reason"]),
 }
 
 

@@ -144,7 +144,8 @@ class PublishedRun(UnscoredRollout, frozen=True, kw_only=True, omit_defaults=Tru
     def record(self, row: int) -> RunRecord:
         """Return the record of the run, for a journal that lacks its events."""
         failed = self.status == "failed"
-        return self.rolled(self.id(row))._replace(
+        return replace(
+            self.rolled(self.id(row)),
             scored=self.status == "finished",
             removed=self.status == "skipped",
             scores=self.scores,
@@ -210,7 +211,7 @@ class PendingRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def record(self) -> RunRecord:
         """Return the record of the run, for a journal that lacks its events."""
         record = RunRecord(self.id) if self.rollout is None else self.rollout.rolled(self.id)
-        return record._replace(started=self.started, skip_reason=self.reason)
+        return replace(record, started=self.started, skip_reason=self.reason)
 
 
 # -- whole results -----------------------------------------------------------------------------------------
@@ -377,7 +378,7 @@ class PublishedResults(PublishedHead, frozen=True, kw_only=True):
         for each in self.pending:
             record = known.get(each.id)
             is_known = record is not None and record.status == "pending"
-            yield record._replace(skip_reason=each.reason) if record is not None and is_known else each.record()
+            yield replace(record, skip_reason=each.reason) if record is not None and is_known else each.record()
 
 
 _OWN_KEYS = {"schema_version", "status", "config", "summary", "provenance"}

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from msgspec.structs import replace
 
 from pytest_osmosis.engine.budget import Budget
 from pytest_osmosis.engine.job import Bounds
@@ -306,7 +307,7 @@ def test_a_run_that_broke_after_an_answer_without_usage_did_use_something() -> N
     """One that broke before its first answer probably used nothing."""
     budget, broken = Budget(Bounds(math.inf, "", max_tokens=1000)), failed("agent")
     assert budget.rolled_out(broken) is None
-    stop = budget.rolled_out(broken._replace(finish_reason="stop"))
+    stop = budget.rolled_out(replace(broken, finish_reason="stop"))
     assert stop is not None
     assert stop.text.startswith("[limits] max_tokens cannot be kept: the server does not report token usage")
 

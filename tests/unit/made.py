@@ -26,7 +26,7 @@ USAGE = {"input_tokens": 11, "output_tokens": 7}
 def rolled(row: int = 0, run: int = 0, **fields: Any) -> RunRecord:
     """A run whose rollout is done and not scored yet."""
     record = RunRecord(RunId(row, run), attempt=1, started=True, rolled=True, duration_ms=450.5, usage=USAGE)
-    return record._replace(**fields)
+    return replace(record, **fields)
 
 
 def finished(
@@ -127,7 +127,7 @@ def ends(interval: Interval) -> tuple[float, float]:
 
 def of_baseline(record: RunRecord) -> RunRecord:
     """The same of the baseline's model."""
-    return record._replace(run=record.run._replace(model=ModelTag.BASELINE))
+    return replace(record, run=record.run._replace(model=ModelTag.BASELINE))
 
 
 CONFIG: Mapping[str, Any] = {

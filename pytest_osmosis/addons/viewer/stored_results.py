@@ -371,7 +371,7 @@ class _Rebuilding:
         if stop is None or stop.reason != "killed":
             return made
         return [
-            each._replace(skip_reason=stop.text) if each.status == "pending" and each.skip_reason is None else each
+            replace(each, skip_reason=stop.text) if each.status == "pending" and each.skip_reason is None else each
             for each in made
         ]
 

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from pytest_osmosis.datasets import Row
 from pytest_osmosis.engine.budget import Budget, Systemic
@@ -27,7 +28,7 @@ def bounds(**fields: Any) -> Bounds:
 def costing(usd: float, model: ModelTag = ModelTag.PRIMARY) -> RunRecord:
     """A rollout whose input tokens are its price in microdollars."""
     record = rolled(usage={"input_tokens": round(1e6 * usd)})
-    return record._replace(run=RunId(0, 0, model))
+    return replace(record, run=RunId(0, 0, model))
 
 
 def dollars(record: RunRecord) -> float | None:
@@ -46,8 +47,8 @@ def test_tokens_and_dollars_are_counted_until_they_are_spent(limits: dict[str, A
 
 
 def test_answers_and_judgements_from_a_store_are_not_charged() -> None:
-    stored = rolled(0)._replace(stored=StoredUse(1, (("input_tokens", 10), ("output_tokens", 5))))  # 3 of 18 are new
-    all_stored = rolled(1)._replace(stored=StoredUse(2, tuple((rolled(1).usage or {}).items())))
+    stored = replace(rolled(0), stored=StoredUse(1, (("input_tokens", 10), ("output_tokens", 5))))  # 3 of 18 are new
+    all_stored = replace(rolled(1), stored=StoredUse(2, tuple((rolled(1).usage or {}).items())))
     assert [record.charged.tokens for record in (rolled(0), stored, all_stored)] == [18, 3, 0]
 
     budget = Budget(bounds(max_tokens=6))
@@ -57,7 +58,7 @@ def test_answers_and_judgements_from_a_store_are_not_charged() -> None:
     asked = JudgeUse("judge", None, 2, 0, 0, usage)
     half = asked._replace(stored=StoredUse(1, (("input_tokens", 6), ("output_tokens", 3))))
     every = asked._replace(stored=StoredUse(2, usage))
-    tokens = [rolled(0)._replace(judge_uses=(use,)).charged.judge_tokens for use in (asked, half, every)]
+    tokens = [replace(rolled(0), judge_uses=(use,)).charged.judge_tokens for use in (asked, half, every)]
     assert tokens == [18, 9, 0]
     assert half.charged.calls == 1
 
@@ -117,7 +118,7 @@ def test_a_run_begins_only_if_it_fits_beside_those_in_flight_by_the_mean_of_all_
 
 def judged(usd: float) -> RunRecord:
     use = JudgeUse("judge", None, 1, 0, 0, (("input_tokens", round(1e6 * usd)),))
-    return costing(0.1)._replace(judge_uses=(use,))
+    return replace(costing(0.1), judge_uses=(use,))
 
 
 def of_judges(record: RunRecord) -> float | None:
@@ -138,7 +139,7 @@ def test_what_judges_use_is_in_the_mean_about_which_a_run_that_broke_says_nothin
 
     assert fits(budget, 2)  # 0.3 + (2 + 1) * 0.2
     assert not fits(budget, 3)
-    budget, broken = judging(1.0), costing(0.1)._replace(boundary="agent")
+    budget, broken = judging(1.0), replace(costing(0.1), boundary="agent")
     budget.rolled_out(broken)
     budget.done(broken)
     assert not fits(budget, 1), "the cost of a judge is not known"
@@ -152,7 +153,7 @@ def test_what_judges_use_is_in_the_mean_about_which_a_run_that_broke_says_nothin
 @pytest.mark.parametrize("scored", [True, False], ids=["scored", "not scored to the end"])
 def test_what_judges_used_in_earlier_sessions_counts(scored: bool) -> None:
     budget = judging(0.25)
-    budget.recall(judged(0.2)._replace(scored=scored))
+    budget.recall(replace(judged(0.2), scored=scored))
 
     assert budget.rolled_out(costing(0.0)) == Stop("max_cost_usd", "[limits] max_cost_usd = 0.25 is reached")
 

@@ -89,7 +89,7 @@ def test_rollouts_that_an_outage_broke_are_not_recorded_and_keep_what_there_was(
 
     recorded(directory, *(RunId(row, 0) for row in range(7)), text="now")
     broken = [failed(boundary, row) for row, boundary in enumerate(BOUNDARIES, 1)]
-    made = finish_cassette(cassette, directory, [PASSED[0], *broken, pending(6)._replace(started=True), pending(7)])
+    made = finish_cassette(cassette, directory, [PASSED[0], *broken, replace(pending(6), started=True), pending(7)])
 
     assert texts_of(cassette.path) == {row: "now" if row < 3 else "then" for row in range(7)}
     assert made.unrecorded == {"provider": 1, "host": 1, "timeout": 1, "not ended": 1}
@@ -130,8 +130,8 @@ def test_a_folder_in_the_place_of_the_cassette_is_told_with_the_place_of_the_exc
 
 def test_answers_for_which_no_rollout_asked_are_counted() -> None:
     cassette = EvalCassette("replay", Path("x.jsonl"), {RunId(row, 0): 2 for row in range(5)})
-    asked = [finished({A: 1.0}, row)._replace(stored=StoredUse(2, None)) for row in (0, 1)]
-    less = [finished({A: 1.0}, 2)._replace(stored=StoredUse(1, None)), finished({A: 1.0}, 3)]
+    asked = [replace(finished({A: 1.0}, row), stored=StoredUse(2, None)) for row in (0, 1)]
+    less = [replace(finished({A: 1.0}, 2), stored=StoredUse(1, None)), finished({A: 1.0}, 3)]
     broken = failed("agent", 4)
 
     assert unasked_text(cassette, [*asked, broken, pending(9)]) is None

@@ -14,6 +14,7 @@ from zlib import crc32
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pytest_osmosis.datasets import Content
 from pytest_osmosis.errors import JournalError
@@ -408,7 +409,7 @@ def test_a_function_scores_again_what_a_judge_or_a_host_kept_it_from_or_all_that
     record = RunRecord(RunId(0, 0), scorer_errors=errors)
     assert Resumption(progress).scored_again(record) == {F}
     assert Resumption(progress, retries_failed=True).scored_again(record) == {F, G}
-    assert Resumption(progress, retries_failed=True).scored_again(record._replace(boundary="agent")) == set()
+    assert Resumption(progress, retries_failed=True).scored_again(replace(record, boundary="agent")) == set()
 
 
 @pytest.mark.parametrize("read", [StoredRollouts, StoredProgress])

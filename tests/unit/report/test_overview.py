@@ -231,7 +231,7 @@ def test_the_line_below_the_title_names_model_dataset_and_rows() -> None:
 
 
 def test_runs_that_did_not_pass_and_rows_that_changed_are_listed_up_to_a_bound() -> None:
-    records = [failed("agent", row)._replace(error="KeyError: 'x'") for row in range(MOST_LISTED + 7)]
+    records = [replace(failed("agent", row), error="KeyError: 'x'") for row in range(MOST_LISTED + 7)]
 
     lines = markdown(results_of(records)).splitlines()
 
@@ -253,7 +253,7 @@ def test_runs_that_did_not_pass_and_rows_that_changed_are_listed_up_to_a_bound()
 
 
 def test_text_of_other_authors_is_escaped() -> None:
-    record = failed("agent")._replace(error="a | b\n<script>alert(1)</script> [x](y) @team #1 \x1b[31m")
+    record = replace(failed("agent"), error="a | b\n<script>alert(1)</script> [x](y) @team #1 \x1b[31m")
 
     text = markdown(results_of([record]))
 

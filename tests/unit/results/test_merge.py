@@ -64,7 +64,7 @@ def record_strategy(row: int, index: int, model: ModelTag) -> st.SearchStrategy[
         st.builds(failed, boundary, **place, error=text),
         of([removed(row, index), pending(row, index, "stopped")]),
         st.builds(rolled, **place, retries=st.just(2), attempt=st.just(2), repeated=st.just(True), notes=notes),
-    ).map(lambda record: record._replace(run=RunId(row, index, model)))
+    ).map(lambda record: replace(record, run=RunId(row, index, model)))
 
 
 @st.composite

@@ -39,7 +39,7 @@ from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending,
 
 
 def told(record: RunRecord, **metrics: Mapping[str, float]) -> RunRecord:
-    return record._replace(notes=RunNotes({{"a": A, "b": B}.get(source, source): m for source, m in metrics.items()}))
+    return replace(record, notes=RunNotes({{"a": A, "b": B}.get(source, source): m for source, m in metrics.items()}))
 
 
 RECORDS = [
