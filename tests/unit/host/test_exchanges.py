@@ -14,7 +14,7 @@ from pytest_osmosis.cassettes.reader import CassetteReader
 from pytest_osmosis.cassettes.writer import write_cassette
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.host.exchanges import MOST_LINES, AskerExchanges, HostExchanges, difference
-from pytest_osmosis.host.protocol import Key, line_of, read_event
+from pytest_osmosis.host.protocol import Key, encode, line_of, read_event, read_request
 from pytest_osmosis.host.slots import size_of
 from pytest_osmosis.models.base import ChatRequest, Message
 from pytest_osmosis.record.run_id import RunId
@@ -166,6 +166,13 @@ def test_events_are_read_as_they_were_written(event: dict[str, Any]) -> None:
     assert "\x7f" not in line
     assert json.loads(line) == event
     assert read_event(line.encode()) == {name: value for name, value in event.items() if name != "later"}
+
+
+@pytest.mark.parametrize("cells", [ODD, ["caf\u00e9", "null", None, 2**63, -0.0, {"a": [1e22]}]])
+def test_requests_are_read_as_they_were_written(cells: list[Any]) -> None:
+    request = {"op": "run", **RUN, "prompt": cells, "ground_truth": None, "record": {"cells": cells}, "seed": None}
+    (line,) = encode([request]).splitlines()
+    assert read_request(line) == request
 
 
 @pytest.mark.parametrize("odd", [float("nan"), b"x", datetime(2024, 1, 1)])  # noqa: DTZ001 (it is only shown)

@@ -76,6 +76,8 @@ async def test_a_minimal_reply_is_enough_and_more_is_kept_but_no_absurd_number_a
     text = '{"choices": [{"message": {"content": "42", "a": NaN, "b": [-Infinity, 1e999, 0.5, %s, -%s]}}]}'
     reply = await reply_of(servers.body(text % (large, large)))
     assert reply.message == {"role": "assistant", "content": "42", "a": None, "b": [None, None, 0.5, None, None]}
+    text = f'{{"choices": [{{"message": {{"content": "42", "a": [{2**63 - 1}, {2**63}]}}}}]}}'
+    assert (await reply_of(servers.body(text))).message["a"] == [2**63 - 1, None]
     assert (await reply_of(servers.reply("42", error={"code": 503}))).content == "42"
 
 
