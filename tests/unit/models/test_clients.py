@@ -14,7 +14,7 @@ import pytest
 import trustme
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
+from pytest_osmosis.models.base import ChatRequest
 from tests import servers
 from tests.raised import raised_by
 from tests.server_answers import BROKEN, MODEL_400, Failing
@@ -200,11 +200,6 @@ async def test_as_many_requests_as_may_be_in_flight_are_and_others_wait_their_tu
 
 
 # -- what is read --------------------------------------------------------------------------------------------
-
-
-async def test_a_text_answer_has_its_content_usage_reason_and_model() -> None:
-    reply = await reply_of(servers.reply("42"))
-    assert reply == ChatReply({"role": "assistant", "content": "42"}, "stop", Usage(7, 3), "served-model")
 
 
 async def test_a_tool_round_has_the_shape_of_chat_completions_and_is_answered() -> None:
