@@ -67,10 +67,6 @@ async def holds_the_loop(solution_str: str) -> float:
     return asked()
 
 
-async def holds_the_loop_for_threads(solution_str: str) -> float:
-    return blocks_for_threads(solution_str)
-
-
 async def asks_in_a_thread(solution_str: str) -> float:
     return await asyncio.to_thread(asked)
 
@@ -82,7 +78,6 @@ async def asks_in_a_thread(solution_str: str) -> float:
         (blocks_for_threads, 4),
         (has_a_loop_of_its_own, 4),
         (holds_the_loop, 1),
-        (holds_the_loop_for_threads, 4),
         (asks_in_a_thread, 1),
     ],
 )

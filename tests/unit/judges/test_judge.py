@@ -108,22 +108,16 @@ def test_messages_and_values_become_texts_and_what_is_empty_is_left_out_but_for_
     assert [prompt_text([]), value_text(None), value_text("4"), value_text([1])] == ["", "", "4", "[1]"]
 
 
-def test_an_answer_is_sent_back_once_with_what_is_wrong_with_it() -> None:
-    answers = Answers("It is right!", GOOD)
+def test_an_answer_is_sent_back_once_with_what_is_wrong_with_it_and_the_range_in_words() -> None:
+    answers = Answers('{"score": 8}', GOOD)
 
     assert judged(answers).score == 1.0
     repair = answers.requests[1].messages
     assert repair[:2] == list(answers.requests[0].messages)
-    assert repair[2] == {"role": "assistant", "content": "It is right!"}
-    assert 'it has no JSON object with a "score"' in repair[3]["content"]
-
-
-def test_a_judge_on_another_scale_is_asked_once_more_with_the_range_in_words() -> None:
-    answers = Answers('{"score": 8}', GOOD)
-
-    assert judged(answers).score == 1.0
-    assert "Answer again" in answers.requests[1].messages[-1]["content"]
-    assert answers.requests[1].messages[-1]["content"].endswith(", with a score from 0 to 1")
+    assert repair[2] == {"role": "assistant", "content": '{"score": 8}'}
+    assert 'its "score" is 8, not from 0 to 1' in repair[3]["content"]
+    assert "Answer again" in repair[3]["content"]
+    assert repair[3]["content"].endswith(", with a score from 0 to 1")
 
 
 AGAIN = "the judge gave no score, even when asked again: "
