@@ -149,8 +149,6 @@ def test_lines_that_were_laid_out_anew_are_read(tmp_path: Path) -> None:
             assert taken(answers, (1, digests(answers)[0])) == ["a"]
 
 
-# -- cassettes that are refused ------------------------------------------------------------------------------
-
 RUNS = [RunId(0, 0), RunId(1, 0)]
 Change = Callable[[dict[str, Any]], object]
 KEY = "sk-proj-" + "Ab3" * 10

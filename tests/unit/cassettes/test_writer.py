@@ -147,9 +147,6 @@ def test_text_is_readable_and_survives(tmp_path: Path) -> None:
     check_cassette(path)
 
 
-# -- logs ----------------------------------------------------------------------------------------------------
-
-
 def test_a_log_is_for_its_owner_alone(tmp_path: Path) -> None:
     path = tmp_path / "cache" / "x.jsonl"
     log = ExchangeLog(path)

@@ -117,9 +117,6 @@ def test_a_key_has_the_line_where_it_or_its_table_is_first_mentioned(text: str, 
     assert Lines(text).of(*key.split()) == line
 
 
-# -- workspaces ------------------------------------------------------------------------------------------------
-
-
 WORKSPACES = {
     "/w/configs/eval/x.toml": "/w",
     "/w/configs/x.toml": "/w",

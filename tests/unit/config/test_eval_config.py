@@ -181,8 +181,6 @@ def test_a_config_outside_configs_has_its_own_folder_as_workspace_and_its_path_i
     assert (config.workspace, config.name, config.path) == (path.parent, "mine", path)
 
 
-# -- clusters ------------------------------------------------------------------------------------------------
-
 ON_A_CLUSTER = """\
 engine = "ray"
 hosts = 6400

@@ -143,8 +143,6 @@ def test_no_value_of_any_key_raises_anything_but_a_config_error(load: Load, tabl
                 load(text, Override(table, key, value, "--x"))
 
 
-# -- numbers without measure -----------------------------------------------------------------------------------
-
 NUMBERS = ("1" + "0" * 30, "9" * 400, "-" + "9" * 400, "1e300", "9" * 5000, "9223372036854775808")
 PLACES = [(table.name, field.name) for table in EVAL_TABLES.values() for field in table.fields]
 PLACES += [("gate", "pass_at_" + "9" * 400), ("gate", "pass_at_999999"), ("prices", "m"), ("advanced", "x")]

@@ -94,9 +94,6 @@ def test_the_highest_level_that_selects_rows_sets_the_whole_selection(load_table
     assert load_table("evaluation", "limit = 5", variable).selection == RowSelection(offset=2, limit="all")
 
 
-# -- table.key=value ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -141,8 +138,6 @@ def test_setting_a_key_inside_a_value_keeps_the_others(load_table: Load, project
     assert isinstance(setting(f"sampling.{'a.' * 300}a=1", "--x"), Problem)
 
 
-# -- without a TOML ----------------------------------------------------------------------------------------
-
 AGENT = Override("agent", "agent", "server:agent_loop", "--osmosis-agent")
 DATASET = Override("data", "path", "data/multiply.jsonl", "--osmosis-dataset")
 SCORER = Override("scoring", "eval_fns", ["rewards:exact"], "--osmosis-eval-fn")
@@ -165,9 +160,6 @@ def test_an_eval_without_a_toml_is_named_after_its_dataset(workspace: Path, proj
     assert config.preset == ('model_path = "m" (pyproject.toml:2)', "limit = 2 (pyproject.toml:4)")
 
 
-# -- baselines ---------------------------------------------------------------------------------------------
-
-
 def test_the_highest_level_that_sets_a_baseline_replaces_the_others(load_table: Load) -> None:
     results, model = "results", "model_path"
 
@@ -178,9 +170,6 @@ def test_the_highest_level_that_sets_a_baseline_replaces_the_others(load_table: 
     assert load_table("baseline", with_model).baseline == Baseline("m", "http://localhost:8000/v1", "K")
     stored = load_table("baseline", with_model, Override("baseline", results, "b.json", "--x"))
     assert stored.baseline == Baseline(results=str(Path("b.json").absolute()))
-
-
-# -- values from outside: parsed by kind, they override the file, and are listed -----------------------------
 
 
 @pytest.mark.parametrize(

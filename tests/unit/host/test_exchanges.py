@@ -87,8 +87,6 @@ async def test_a_request_that_was_not_recorded_is_compared_with_what_was(
     assert [line for line in error.details.splitlines()[2:] if line[0] in "+-"] == changed
 
 
-# -- differences -----------------------------------------------------------------------------------------------
-
 ADDS = {"name": "add", "description": "Add numbers.", "parameters": {"type": "object"}}
 ADD = {"type": "function", "function": ADDS}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
@@ -138,9 +136,6 @@ def test_only_the_changed_part_of_a_paragraph_is_shown_and_a_long_difference_is_
     assert len(lines) == MOST_LINES + 1
     assert lines[-1] == "[... 949 further lines left out ...]"
     assert changes(request(messages=["x"], tools=["a"]), request(messages=[None], tools=[{"function": 1}]))
-
-
-# -- lines of a host --------------------------------------------------------------------------------------
 
 
 RUN = {"row": 0, "run": 0, "attempt": 1}

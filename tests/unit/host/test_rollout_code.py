@@ -118,9 +118,6 @@ def test_a_function_that_the_agent_calls_rolls_out_although_it_scores(folder: Pa
     assert code_in(folder)["main.py"] != before["main.py"]
 
 
-# -- files are read once -------------------------------------------------------------------------------------
-
-
 RIGHT = "def score(solution_str):\n    return 1.0\n"
 WRONG = RIGHT.replace("1.0", "0.0")
 SAVES = "import pathlib\npathlib.Path(__file__).with_name({name!r}).write_text({text!r})\n"

@@ -244,8 +244,6 @@ async def test_a_request_elsewhere_that_gets_no_permit_leaves_its_place_to_other
     assert requests.free
 
 
-# -- the limits of a host under pauses and holds ----------------------------------------------------------------
-
 SOON_S = 1.0
 LONG_S = 600.0
 LIMIT = 2
@@ -291,9 +289,6 @@ async def test_a_hold_lasts_as_long_as_the_longest_requested_and_a_pause_and_a_h
     assert (limits.slots.limit, limits.requests.limit, limits.scorings.limit) == (0, 0, LIMIT)
     limits.pause(True)
     assert limits.scorings.limit == 0
-
-
-# -- requests under limits per minute, and overloads ---------------------------------------------------------
 
 
 def refusal(status: int = 429) -> ModelError:

@@ -95,9 +95,6 @@ async def test_their_requests_are_counted_and_limited_and_none_waits_for_the_loo
     assert server.max_in_flight <= LIMIT
 
 
-# -- errors whose own code gets in the way -------------------------------------------------------------------
-
-
 class Opaque(Exception):
     """An error that raises whatever is asked of it, also its class."""
 
@@ -141,9 +138,6 @@ def test_a_bug_that_follows_from_such_an_error_is_reported() -> None:
 
     assert event["boundary"] == "host"
     assert "ValueError" in event["error"]
-
-
-# -- the ends of a host --------------------------------------------------------------------------------------
 
 
 async def test_an_environment_is_released_though_a_client_cannot_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,9 +223,6 @@ async def test_the_temperature_is_left_out_where_the_model_refuses_one(model: st
     assert ("temperature" in server.bodies[0]) is takes
 
 
-# -- answers -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("answer", "score", "explanation"),
     [

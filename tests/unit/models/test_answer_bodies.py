@@ -62,8 +62,6 @@ async def failure(script: Answer) -> Any:
     return error
 
 
-# -- too large -----------------------------------------------------------------------------------------------
-
 BOMB = b" " * 2**26
 
 
@@ -128,9 +126,6 @@ async def test_endless_headers_are_the_servers_failure(head: bytes, repeated: by
     assert len(str(error)) < 500
 
 
-# -- codings -------------------------------------------------------------------------------------------------
-
-
 @NOT_WITH_LITELLM
 @pytest.mark.parametrize(("coding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("identity", bytes)])
 async def test_a_packed_body_is_unpacked_however_it_arrives(coding: str, pack: Callable[[bytes], bytes]) -> None:
@@ -190,9 +185,6 @@ async def test_only_codings_that_are_unpacked_in_small_pieces_are_asked_for(monk
     assert server.requests[0].headers["accept-encoding"] == "gzip, deflate"
 
 
-# -- one answer for one request ------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("blocked", [False, True])
 async def test_a_second_answer_to_a_request_is_not_the_answer_to_the_next(blocked: bool) -> None:
@@ -232,9 +224,6 @@ async def test_a_connection_is_used_again() -> None:
             for _ in range(5):
                 await model.chat(ChatRequest(messages=PROMPT))
     assert (server.n_requests, server.n_connections) == (5, 1)
-
-
-# -- text ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,6 @@ def text(said: str) -> dict[str, str]:
     return {"type": "text", "text": said}
 
 
-# -- what is sent --------------------------------------------------------------------------------------------
-
-
 async def version_sent(sampling: dict[str, Any], headers: dict[str, str] | None = None) -> str:
     with ChatServer() as server:
         async with model_at(server.base_url, headers=headers) as model:
@@ -186,9 +183,6 @@ async def test_anthropic_at_another_base_url_gets_its_key_and_headers(monkeypatc
     headers = server.requests[0].headers
     assert (key_of(headers), headers["x-gateway"]) == (KEY, "mine")
     assert server.bodies[0]["model"] == "claude"
-
-
-# -- what is read --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

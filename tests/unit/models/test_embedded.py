@@ -55,8 +55,6 @@ def converse(
     return calls, reply.content
 
 
-# -- what it reads ----------------------------------------------------------------------------------------
-
 SOLVED = {
     "17x23": "391",
     "17 \N{MULTIPLICATION SIGN} 23 = ?": "391",
@@ -101,9 +99,6 @@ def test_the_last_expression_of_the_user_is_solved_and_without_one_the_answer_is
     assert answer(messages).content == "17 * 23 = 391\n#### 391"
 
 
-# -- right or wrong ---------------------------------------------------------------------------------------
-
-
 def is_right(accuracy: float, key: str) -> bool:
     return answer(user("17 * 23"), accuracy=accuracy, key=key).content.endswith("#### 391")
 
@@ -119,9 +114,6 @@ def test_answers_are_right_by_their_accuracy_in_every_process_and_else_off_by_on
     for key in map(str, range(30)):
         _, final = converse("17 * 23", [MULTIPLY], ["391"], accuracy=0.5, key=key)
         assert final == answer(user("17 * 23"), accuracy=0.5, key=key).content
-
-
-# -- tools ------------------------------------------------------------------------------------------------
 
 
 def test_the_tools_result_after_the_question_is_the_answer_if_it_is_a_number() -> None:
@@ -180,8 +172,6 @@ def test_a_tool_is_called_only_if_it_fits() -> None:
     assert called == fitting
 
 
-# -- requests ---------------------------------------------------------------------------------------------
-
 REFUSED: list[tuple[str, dict[str, Any]]] = [
     *(("accuracy must be a number from 0 to 1", {"accuracy": value}) for value in (1.5, "0.8", True, float("nan"))),
     *(("max_tokens must be an integer of at least 1", {"max_tokens": value}) for value in (0, 1.5, True)),
@@ -212,9 +202,6 @@ def test_usage_counts_words_and_an_answer_longer_than_max_tokens_is_cut() -> Non
 
     assert (cut.content, cut.finish_reason, cut.usage) == ("17 * 23 =", "length", Usage(3, 4))
     assert (whole.content, whole.finish_reason) == ("17 * 23 = 391\n#### 391", "stop")
-
-
-# -- scripts ----------------------------------------------------------------------------------------------
 
 
 def scripted(request: ChatRequest) -> ChatReply:

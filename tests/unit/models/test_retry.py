@@ -44,9 +44,6 @@ async def test_an_error_does_not_keep_the_answer_that_it_is_about() -> None:
     assert not [value for value in kept if isinstance(value, (str, bytes, bytearray)) and len(value) > 10_000]
 
 
-# -- the probe -----------------------------------------------------------------------------------------------
-
-
 async def probed(server: ChatServer) -> ModelError | None:
     async with model_at(server.base_url, path="m") as model:
         return await probe(model, timeout_s=TIMEOUT_S)

@@ -196,9 +196,6 @@ async def test_no_time_at_all_is_too_little_for_a_request_or_a_retry_but_half_a_
     assert (error.status, error.retry_after_s, error.systemic) == (429, 90.0, "until_success")
 
 
-# -- models that deny every request -------------------------------------------------------------------------
-
-
 def denying() -> Scripted:
     """A client whose key is wrong."""
     return Scripted(ModelError("401", systemic="always"))

@@ -154,9 +154,6 @@ def test_every_object_within_a_mapping_is_taken_or_refused_in_a_line(name: str, 
     assert type(reward.reason) is str
 
 
-# -- Graders ----------------------------------------------------------------------------------------------
-
-
 async def graded(grade: Any, **metrics: float) -> Reward:
     class Judge:
         async def grade(self, ctx: GraderContext) -> None:

@@ -123,8 +123,6 @@ def test_null_stands_for_a_missing_field_and_both_names_of_the_bound_on_tokens_a
     assert (read.chat.messages, read.chat.sampling) == (conversation, {"max_tokens": 7})
 
 
-# -- replies ----------------------------------------------------------------------------------------------
-
 CALLS = [{"id": "call_1", "type": "function", "function": {"name": "add", "arguments": "{}"}}]
 SAID: dict[str, Any] = {"role": "assistant", "content": "391"}
 CALLED: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": CALLS}
@@ -194,9 +192,6 @@ def test_a_stream_of_completions_has_its_tokens_only_if_they_are_asked_for() -> 
         assert done == "data: [DONE]"
         usages = [json.loads(chunk.removeprefix("data: ")).get("usage") for chunk in chunks]
         assert [usage["prompt_tokens"] for usage in usages if usage] == expected
-
-
-# -- errors -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
