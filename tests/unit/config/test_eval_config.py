@@ -117,8 +117,6 @@ VALUES: list[tuple[str, str, object]] = [
     ("data", "offset = 0", RowSelection(offset=0, limit="all")),
     ("data", 'rows = "all"', RowSelection(rows="all")),
     ("data", 'rows = " 10 - 20, 7,3 ,4, 15-22"', RowSelection(rows=((3, 4), (7, 7), (10, 22)))),
-    ("evaluation", "limit = 5", RowSelection(limit=5)),
-    ("gate", 'pass_rate = ">= 0.7"', (GateRule("pass_rate", 0.7),)),
     ("gate", 'pass_rate = " >=1 "', (GateRule("pass_rate", 1.0),)),
     ("gate", "pass_rate = {min = 0}", (GateRule("pass_rate", 0.0),)),
     ("gate.pass_rate", 'min = 0.5\nrule = "point"', (GateRule("pass_rate", 0.5, "point"),)),

@@ -102,7 +102,6 @@ def test_the_highest_level_that_selects_rows_sets_the_whole_selection(load_table
         ('scoring.thresholds."a=b:c"=0.5', ("scoring", "thresholds", ("a=b:c",), "0.5")),
         (" data . rows = 1,2", ("data", "rows", (), "1,2")),
         ("n=5", Problem("here", 'must be table.key=value, got "n=5", did you mean "evaluation.n=5"?')),
-        ("x=5", Problem("here", 'must be table.key=value, got "x=5"')),
         ("evaluation.n", Problem("here", 'must be table.key=value, got "evaluation.n"')),
         ("=5", Problem("here", 'must be table.key=value, got "=5"')),
     ],
@@ -290,7 +289,6 @@ def test_a_bad_override_is_reported_with_its_origin(table_problems: Problems, ov
     [
         ("limit = 5", [("evaluation", "limit", "all")], RowSelection(limit="all")),
         ("limit = 5", [("data", "rows", "3,4")], RowSelection(rows=((3, 4),))),
-        ("limit = 5", [("data", "offset", "2")], RowSelection(offset=2, limit="all")),
         ("limit = 5", [("evaluation", "limit", "7"), ("data", "rows", "all")], RowSelection(rows="all")),
         ("limit = 5", [("evaluation", "n", "3")], RowSelection(limit=5)),
         ('[data]\nrows = "3"\noffset = 1', [("evaluation", "limit", "7")], RowSelection(limit=7)),

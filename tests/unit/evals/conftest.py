@@ -61,7 +61,6 @@ class Workspace:
         self.write("data/x.jsonl", "\n".join(lines) + "\n")
 
     def configure(self, *changes: tuple[str, str]) -> None:
-        """Change lines of the config."""
         text = CONFIG
         for old, new in changes:
             assert old in text

@@ -52,7 +52,6 @@ def recorded(directory: RunDirectory, *runs: RunId, text: str = "42") -> None:
 
 
 def texts_of(path: Path) -> dict[int, str]:
-    """The text of each row of a cassette."""
     return {line["row"]: line["reply"]["message"]["content"] for line in lines_of(path)}
 
 

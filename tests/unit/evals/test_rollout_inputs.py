@@ -38,7 +38,6 @@ OPENAI_API_KEY = "sk-before-and-whole"
 
 @pytest.fixture
 def run(workspace: Workspace, ran: Ran) -> StoredEvalRun:
-    """An eval run that ended, stored."""
     workspace.config.write_text(BASE, encoding="utf-8")
     return stored(ran(workspace.prepare()).run.directory)
 

@@ -46,8 +46,6 @@ class FakeClock:
 
 
 class FakeHost:
-    """The slots and requests of a host."""
-
     def __init__(self, limit: int) -> None:
         self.changes = 0
         self.slots = Slots(limit, self._changed)

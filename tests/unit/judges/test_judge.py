@@ -209,7 +209,6 @@ def test_an_inaccurate_demo_judge_votes_both_ways() -> None:
         ("openrouter/openai/gpt-5.4-mini", False),
         ("anthropic/claude-haiku-4-5", True),
         ("anthropic/claude-sonnet-5-5", False),
-        ("openrouter/anthropic/claude-opus-4-8", False),
         ("gemini/gemini-3.8-flash", True),
     ],
 )
@@ -244,11 +243,6 @@ async def test_the_temperature_is_left_out_where_the_model_refuses_one(model: st
 )
 def test_a_score_is_read_from_the_text_around_it(answer: str, score: float, explanation: str) -> None:
     assert read_opinion(answer, 0.0, 1.0) == Opinion(score, explanation)
-
-
-@pytest.mark.parametrize("stated", ["-1", "-1.0", "5", '"5"', "5.000", "0", "-0.0"])
-def test_a_score_at_an_end_of_the_range_is_a_score(stated: str) -> None:
-    assert read_opinion(f'{{"score": {stated}}}', -1.0, 5.0).score == float(stated.strip('"'))
 
 
 @pytest.mark.parametrize(

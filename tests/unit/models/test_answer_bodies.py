@@ -78,7 +78,6 @@ TOO_LARGE = {
     "length": endless(OK + b"\r\ncontent-length: 9223372036854775807\r\n\r\n"),
     "body": answer(body=BOMB[: 2**20 + 1]),
     "events": endless(OK + b"\r\ncontent-type: text/event-stream\r\n\r\n", b'data: {"choices": []}\n\n' * 1000),
-    "one event": endless(OK + b"\r\ncontent-type: text/event-stream\r\n\r\ndata: "),
 }
 if not HAS_LITELLM:  # it is sent no packed body, and the bound counts what is unpacked
     TOO_LARGE["gzip"] = answer(GZIP, body=gzip.compress(BOMB))

@@ -232,7 +232,6 @@ SCRIPTS: dict[str, tuple[object, Sequence[str], list[object]]] = {
     "a call in a list in a text": (f" [{json.dumps(FIND)}]", [], [FOUND]),
     "a call by name": ({"name": "find", "arguments": {"id": 7}}, [], [FOUND]),
     "a call as OpenAI has it": (AS_OPENAI_HAS_IT, [], [FOUND]),
-    "a number": (42, [], ["42"]),
     "a boolean": (True, [], ["true"]),
     "another object": ({"name": "Z\u00fcrich"}, [], ['{"name": "Z\u00fcrich"}']),
     "another object in a text": ('{"name": "find"}', [], ['{"name": "find"}']),

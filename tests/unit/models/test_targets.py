@@ -105,7 +105,6 @@ def test_a_base_url_variable_replaces_the_address_of_its_provider_alone(variable
         ("groq/llama", None, "light"),
         ("azure/gpt-5", None, "litellm"),
         ("demo/arithmetic", None, "embedded"),
-        ("Qwen/Qwen3-8B", LOCAL, "light"),
         ("openai/gpt-5-mini", LOCAL, "light"),
         ("gpt-5-mini", "https://api.openai.com/v1", "openai"),
         ("gpt-5-mini", "https://eu.api.openai.com/v1", "openai"),

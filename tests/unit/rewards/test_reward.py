@@ -74,7 +74,6 @@ NAMES = "metrics: a name must be a text of 1 to 100 characters, got"
     ("returned", "fault"),
     [
         ("1.0", "must return a number, got str: '1.0'"),
-        ([1.0], "must return a number, got list: [1.0]"),
         (Verdict, "must return a number, got type: <class"),
         ({}, NO_SCORE),
         ({"reason": "why"}, NO_SCORE),
@@ -82,7 +81,6 @@ NAMES = "metrics: a name must be a text of 1 to 100 characters, got"
         ({"score": 1.0, "f1": 0.5}, f"{UNKNOWN} 'f1'; put further numbers into its metrics (valid:"),
         ({"score": 1.0, 5: 0.5}, f"{UNKNOWN} 5; put further numbers into its metrics"),
         ({"score": "1.0"}, "the returned score must be a number, got str: '1.0'"),
-        ({"score": {"score": 1.0}}, "the returned score must be a number, got dict"),
         ({"score": None}, "the returned score must be a number, got NoneType: None"),
         ({"score": NAN}, "the returned score must be a finite number, got nan"),
         ({"score": 10**400}, "the returned score must be a finite number, got one beyond the largest float"),

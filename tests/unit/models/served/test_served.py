@@ -50,12 +50,10 @@ def test_a_body_that_is_not_an_object_is_refused(raw: bytes, text: str) -> None:
     ("field", "value", "text"),
     [
         ("messages", None, "messages must be a list of at least one object, each with a role"),
-        ("messages", [], "messages must be a list of at least one object"),
         ("messages", [{"content": "no role"}], "each with a role"),
         ("tools", {}, "tools must be a list of objects such as"),
         ("tools", ["multiply"], "tools must be a list of objects such as"),
         ("seed", True, "seed must be an integer, got True"),
-        ("seed", 1.5, "seed must be an integer, got 1.5"),
     ],
 )
 def test_a_field_of_a_wrong_type_is_refused(shape: ApiShape, field: str, value: Any, text: str) -> None:
