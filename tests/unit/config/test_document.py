@@ -61,7 +61,6 @@ name = "one"
 name = "two"
 '''
 
-
 KEYS: dict[str, tuple[tuple[str | int, ...], ...]] = {
     "title": (("title",),),
     "[evaluation]": (("evaluation",),),

@@ -228,14 +228,12 @@ def test_each_key_of_the_cluster_comes_from_the_highest_level_that_sets_it(load_
     assert config.execution.ray == RayOptions("b:2", workspace="upload", resources={"num_cpus": 1, "num_gpus": 1})
 
 
-HERE = Override("execution", "engine", "local", "--osmosis-engine")
-
-
 def test_a_config_may_run_here_and_a_preflight_there(load_table: Load, load_training: Load, workspace: Path) -> None:
+    here = Override("execution", "engine", "local", "--osmosis-engine")
     few = Override("execution", "hosts", "2", "--osmosis-hosts")
     text = f'engine = "ray"\nhosts = {MOST_HOSTS_OF_CLUSTER}'
 
-    assert load_table("execution", ON_A_CLUSTER, HERE, few).execution.engine == "local"
+    assert load_table("execution", ON_A_CLUSTER, here, few).execution.engine == "local"
     assert load_table("execution", text).execution.hosts == MOST_HOSTS_OF_CLUSTER
     (workspace / "pyproject.toml").write_text(
         '[tool.pytest-osmosis.execution]\nengine = "ray"\nray = {address = "a:1"}\n'

@@ -24,7 +24,6 @@ from tests.unit.cassettes.recording import Call, user, write_log
 
 MODEL = "m"
 
-
 Exchanges = Callable[..., AskerExchanges]
 
 
@@ -143,9 +142,7 @@ START = {"ev": "start", **RUN, "at": "2026-01-01T00:00:00Z"}
 SCORE = {"ev": "score", **RUN, "ms": 1, "scores": {"f": 1}, "errors": {}, "output": {}}
 DENIED = {"ev": "denied", "model_tag": "judge", "error": "401"}
 
-
 OF_BASELINE, REMOVED = {**START, "model_tag": "baseline", "later": 1}, {**SCORE, "removed": True, "name": "f"}
-
 
 ODD = ["\ud800", "\x7f", "caf\u00e9", "null", None, 2**70, 1e22, -0.0, {"a": [1.5]}]
 ROLLOUT: dict[str, object] = {"ev": "rollout", **RUN, "ms": 1.5, "messages": ODD, "n_prompt": 0, "usage": None}

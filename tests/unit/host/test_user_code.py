@@ -161,9 +161,6 @@ async def test_an_environment_is_released_though_a_client_cannot_be_closed(monke
     assert released
 
 
-DEADLINE_S = 60.0
-
-
 def test_a_host_whose_reader_breaks_ends_as_it_would_hear_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(requests: list[Request]) -> None:
         if requests:
@@ -181,5 +178,5 @@ def test_a_host_whose_reader_breaks_ends_as_it_would_hear_nothing_more(monkeypat
         engine.write(b'{"op": "close"}\n')
         engine.flush()
 
-        thread.join(DEADLINE_S)
+        thread.join(60.0)
     assert ended.is_set()

@@ -34,7 +34,6 @@ SUBMISSION = Submission("#### 391", ground_truth="391")
 JUDGE = Judge(RUBRIC)
 GOOD = '{"score": 1, "explanation": "right"}'
 
-
 Ask = Callable[[ChatRequest], Awaitable[ChatReply]]
 
 

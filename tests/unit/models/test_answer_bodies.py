@@ -27,7 +27,6 @@ GZIP = b"content-encoding: gzip"
 CHUNKED = b"transfer-encoding: chunked"
 NOT_WITH_LITELLM = pytest.mark.skipif(HAS_LITELLM, reason="LiteLLM: it is sent no packed body")
 
-
 pytestmark = pytest.mark.parametrize("client", CLIENTS, indirect=True)
 
 

@@ -31,7 +31,6 @@ USE = {"type": "tool_use", "id": "call_1", "name": "multiply", "input": {"a": 17
 ONE_CALL: dict[str, Any] = {"parallel_tool_calls": False}
 RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "391"}
 
-
 pytestmark = pytest.mark.parametrize("client", ["anthropic"], indirect=True)
 
 

@@ -33,7 +33,6 @@ def counted(prompt: object, completion: object, total: object, **details: object
 REASONED = {"completion_tokens_details": {"reasoning_tokens": 25}}
 CACHED = Usage(7, 3, cached_input_tokens=5, cache_write_tokens=1)
 
-
 NO_USAGE: list[object] = [None, "many", [], {}, {"prompt_tokens": 7}]
 
 

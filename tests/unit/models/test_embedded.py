@@ -221,7 +221,6 @@ def said(script: object, *results: str, tools: list[dict[str, Any]] | None = Non
 
 FIND: dict[str, Any] = {"tool": "find", "arguments": {"id": 7}}
 
-
 FOUND = ("find", {"id": 7})
 AS_OPENAI_HAS_IT = {"type": "function", "function": {"name": "find", "arguments": '{"id": 7}'}}
 SCRIPTS: dict[str, tuple[object, Sequence[str], list[object]]] = {

@@ -241,7 +241,6 @@ CONVERSATION: list[dict[str, Any]] = [
     {"role": "assistant", "content": "42\n"},
 ]
 
-
 CODE = """
 def exact_match(solution_str: str, ground_truth: str, extra_info: dict = None, **kwargs) -> float:
     return 1.0 if solution_str.strip() == ground_truth.strip() else 0.0
