@@ -249,13 +249,8 @@ def conversation_quality(messages: list, ground_truth: str, metadata: dict, **kw
     assistant_messages = [m for m in messages if m["role"] == "assistant"]
     return min(1.0, len(assistant_messages) / 3)
 """
-
-
-@pytest.fixture
-def rewards() -> dict[str, Any]:
-    names: dict[str, Any] = {"__name__": "rewards"}
-    exec(CODE, names)
-    return names
+REWARDS: dict[str, Any] = {"__name__": "rewards"}
+exec(CODE, REWARDS)
 
 
 def decorated(function: Any) -> Any:
@@ -273,9 +268,9 @@ def decorated(function: Any) -> Any:
     ],
 )
 def test_simple_mode_gets_the_last_answer_and_full_mode_the_conversation_and_both_the_row(
-    rewards: dict[str, Any], decorate: Any, name: str, mode: str, arguments: dict[str, Any], score: float
+    decorate: Any, name: str, mode: str, arguments: dict[str, Any], score: float
 ) -> None:
-    function = decorate(rewards[name])
+    function = decorate(REWARDS[name])
     found = eval_function(f"rewards:{name}", function)
 
     assert (found.mode, found.arguments(CONVERSATION, 2, ROW["ground_truth"], ROW)) == (mode, arguments)
