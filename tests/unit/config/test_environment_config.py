@@ -134,9 +134,7 @@ def test_defaults_that_are_not_valid_are_problems_of_the_package(problems: Probl
     ]
 
 
-def test_an_unknown_environment_or_version_is_reported_with_what_is_there(
-    problems: Problems,
-) -> None:
+def test_an_unknown_environment_or_version_is_reported_with_what_is_there(problems: Problems) -> None:
     (problem,) = problems(f'{HEAD}env_id = "me/wort-count"\n')
 
     begin = '6: [environment] env_id: "me/wort-count" was not found: no module wort_count is installed in '

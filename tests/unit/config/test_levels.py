@@ -221,9 +221,7 @@ def typed_gate(text: str) -> Override:
     return parsed
 
 
-def test_typed_gates_replace_those_of_the_file_and_several_on_one_metric_are_kept(
-    load_table: Load,
-) -> None:
+def test_typed_gates_replace_those_of_the_file_and_several_on_one_metric_are_kept(load_table: Load) -> None:
     texts = ("pass_rate >= 0.9", "rewards:close mean >= 2", 'rewards:close pass_rate {min = 0.1, rule = "lower"}')
     in_file = 'pass_rate = ">= 0.5"\n"rewards:close".mean = ">= 1"\n"rewards:exact".mean = ">= 0"'
 
