@@ -16,11 +16,11 @@ HEAD = '[experiment]\nmodel_path = "demo/arithmetic"\n[secrets]\nrequired = []\n
 WORD_COUNT = f'{HEAD}env_id = "word_count"\n'
 
 
-def package(folder: Path, *, version: str = "0.2.0", evals: str = "") -> None:
+def package(folder: Path, *, evals: str = "") -> None:
     """Make a package in a folder of environments, whose code must not run."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{folder.name}.py").write_text("raise SystemExit('was imported')\n")
-    text = f'[project]\nname = "{folder.name}"\nversion = "{version}"\n'
+    text = f'[project]\nname = "{folder.name}"\nversion = "0.2.0"\n'
     (folder / "pyproject.toml").write_text(text + (f"[tool.verifiers.eval]\n{evals}" if evals else ""))
 
 

@@ -62,10 +62,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def code_in(folder: Path, scorers: frozenset[str] = frozenset({"MyGrader"})) -> dict[str, str]:
+def code_in(folder: Path) -> dict[str, str]:
     main = folder / "main.py"
     read_anew(())  # a host reads each file once
-    return rollout_code([main], {main: scorers}, [str(folder)], str(folder))
+    return rollout_code([main], {main: frozenset({"MyGrader"})}, [str(folder)], str(folder))
 
 
 def replaced(path: Path, old: str, new: str) -> None:

@@ -47,12 +47,8 @@ class FakeClock:
 
 class FakeHost:
     def __init__(self, limit: int) -> None:
-        self.changes = 0
-        self.slots = Slots(limit, self._changed)
+        self.slots = Slots(limit, lambda: None)
         self.requests = ResizableSemaphore(limit)
-
-    def _changed(self) -> None:
-        self.changes += 1
 
     def begin(self) -> tuple[RolloutSlot, FakeClock]:
         assert self.slots.begin()
