@@ -87,7 +87,6 @@ def test_a_config_of_the_osmosis_platform_is_read_and_defaults(load: Load, works
 
 VALUES: list[tuple[str, str, object]] = [
     ("evaluation", "pass_threshold = -1", Evaluation(pass_threshold=-1.0)),
-    ("evaluation", "n = 0x10", Evaluation(n=16)),
     ("env", 'A = "line\\nbreak"', {"A": "line\nbreak"}),
     ("secrets", 'required = ["A1_"]', ("A1_",)),
     ("model", 'base_url = "http://[::1]:8000/v1"', ModelTable(base_url="http://[::1]:8000/v1")),

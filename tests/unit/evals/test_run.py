@@ -13,14 +13,7 @@ from pytest_osmosis import evals
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.eval_kinds import EVERY_RUN_AT_ONCE
 from pytest_osmosis.errors import ProblemsError
-from pytest_osmosis.evals import (
-    EvalRun,
-    InFlightLimit,
-    Prepared,
-    error_text,
-    finish,
-    sampling_text,
-)
+from pytest_osmosis.evals import EvalRun, InFlightLimit, Prepared, error_text, finish, sampling_text
 from pytest_osmosis.evals.output_files import output_problems, outputs_of
 from pytest_osmosis.record import find_run
 from pytest_osmosis.record.journal import replay

@@ -73,13 +73,7 @@ async def asks_in_a_thread(solution_str: str) -> float:
 
 @pytest.mark.parametrize(
     ("function", "calls"),
-    [
-        (blocks, 1),
-        (blocks_for_threads, 4),
-        (has_a_loop_of_its_own, 4),
-        (holds_the_loop, 1),
-        (asks_in_a_thread, 1),
-    ],
+    [(blocks, 1), (blocks_for_threads, 4), (has_a_loop_of_its_own, 4), (holds_the_loop, 1), (asks_in_a_thread, 1)],
 )
 async def test_their_requests_are_counted_and_limited_and_none_waits_for_the_loop(
     monkeypatch: pytest.MonkeyPatch, function: Callable[[str], Any], calls: int

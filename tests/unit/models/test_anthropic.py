@@ -13,18 +13,7 @@ from pytest_osmosis.models.messages import DEFAULT_MAX_TOKENS
 from pytest_osmosis.models.targets import ModelTarget, resolve
 from tests import servers
 from tests.servers import ChatServer
-from tests.unit.models.talking import (
-    KEY,
-    PROMPT,
-    ask,
-    created,
-    failure_of,
-    key_of,
-    kind,
-    model_at,
-    reply_of,
-    sent,
-)
+from tests.unit.models.talking import KEY, PROMPT, ask, created, failure_of, key_of, kind, model_at, reply_of, sent
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "multiply", "arguments": '{"a": 17, "b": 23}'}}
 USE = {"type": "tool_use", "id": "call_1", "name": "multiply", "input": {"a": 17, "b": 23}}
@@ -193,13 +182,7 @@ async def test_the_stop_reason_becomes_a_finish_reason(stop_reason: Any, finish_
     assert (await reply_of(servers.blocks(text("42"), stop_reason=stop_reason))).finish_reason == finish_reason
 
 
-@pytest.mark.parametrize(
-    ("blocks", "message"),
-    [
-        ([text("4"), text("2")], {"content": "42"}),
-        ([], {"content": ""}),
-    ],
-)
+@pytest.mark.parametrize(("blocks", "message"), [([text("4"), text("2")], {"content": "42"}), ([], {"content": ""})])
 async def test_text_blocks_are_joined(blocks: list[Any], message: Message) -> None:
     assert (await reply_of(servers.blocks(*blocks))).message == {"role": "assistant", **message}
 

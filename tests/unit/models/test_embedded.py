@@ -10,13 +10,7 @@ import pytest
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
-from pytest_osmosis.models.embedded import (
-    DIVISION_BY_ZERO,
-    MAX_OPERATIONS,
-    NOTHING_TO_SOLVE,
-    answer,
-    reply_to,
-)
+from pytest_osmosis.models.embedded import DIVISION_BY_ZERO, MAX_OPERATIONS, NOTHING_TO_SOLVE, answer, reply_to
 from tests.raised import raised
 
 
