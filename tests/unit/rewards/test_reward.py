@@ -160,27 +160,18 @@ async def graded(grade: Any, **metrics: float) -> Reward:
     return await GraderCode(Judge).grade(RolloutToGrade([], "15", {}, metrics, (), Path(), Path()))
 
 
-async def test_a_grader_sees_the_rollouts_metrics_and_only_its_own_are_kept() -> None:
+async def test_a_grader_sees_the_rollouts_metrics_and_its_own_are_kept_or_fields_if_no_numbers() -> None:
     def grade(ctx: GraderContext) -> None:
         assert ctx.sample.metrics == {"turns": 3.0, "tools": 1.0}
         ctx.sample.metrics["tools"] = 2
-        ctx.sample.metrics["overlap"] = 0.5
+        ctx.sample.metrics |= {"overlap": 0.5, "loss": NAN, "label": "close"}  # type: ignore[dict-item]
         ctx.sample.extra_fields["judge"] = {"model": "x"}
         ctx.set_reward({"score": 0.5, "reason": "half of it", "metrics": {"f1": 0.25}})
 
     reward = await graded(grade, turns=3.0, tools=1.0)
 
-    assert reward == Reward(0.5, "half of it", {"tools": 2.0, "overlap": 0.5, "f1": 0.25}, {"judge": {"model": "x"}})
-
-
-async def test_what_is_no_finite_number_among_a_graders_metrics_is_kept_as_a_field() -> None:
-    def grade(ctx: GraderContext) -> None:
-        ctx.sample.metrics = {"f1": NAN, "label": "close", "turns": 2}  # type: ignore[dict-item]
-        ctx.set_reward(1.0)
-
-    reward = await graded(grade)
-
-    assert (reward.score, reward.metrics, reward.fields) == (1.0, {"turns": 2.0}, {"f1": "nan", "label": "close"})
+    fields = {"loss": "nan", "label": "close", "judge": {"model": "x"}}
+    assert reward == Reward(0.5, "half of it", {"tools": 2.0, "overlap": 0.5, "f1": 0.25}, fields)
 
 
 async def test_a_grader_that_removes_a_sample_may_say_why() -> None:
