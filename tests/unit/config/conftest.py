@@ -22,7 +22,6 @@ BASE = {
     "scoring": {"eval_fns": '["rewards:exact", "rewards:close"]'},
 }
 
-
 Cases = Mapping[str, Sequence[tuple[str, list[str]]]]
 """By section: texts of TOML, and all problems with each, beginning with their lines."""
 

@@ -61,7 +61,6 @@ name = "one"
 name = "two"
 '''
 
-
 KEYS: dict[str, tuple[tuple[str | int, ...], ...]] = {
     "title": (("title",),),
     "[evaluation]": (("evaluation",),),
@@ -108,16 +107,12 @@ BROKEN = "[a]\nb = 1\nc = \n[d]\n"
         (HEADERS, "nothing at all", 1),
         ("[a]\r\nb = '''\r\n\r\n'''\r\nc = 1\r\n", "a c", 5),
         ('[a]\nx = 1\n"b\\u0041" = 2\n', "a bA", 3),
-        (BROKEN, "a b", 2),
         (BROKEN, "d", 4),
         ("[a]\nb = 1\nc = " + "[" * 5000 + "]" * 5000 + "\n", "a b", 2),
     ],
 )
 def test_a_key_has_the_line_where_it_or_its_table_is_first_mentioned(text: str, key: str, line: int) -> None:
     assert Lines(text).of(*key.split()) == line
-
-
-# -- workspaces ------------------------------------------------------------------------------------------------
 
 
 WORKSPACES = {
@@ -218,7 +213,6 @@ ESCAPE = (
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("s3cr3t", KEY_VALUE),
         ("export s3cr3t", KEY_VALUE),
         ("1A=s3cr3t", KEY_VALUE),
         ('B="s3cr3t', UNCLOSED.format('"')),

@@ -48,7 +48,6 @@ def registry_of(folder: Path, text: str) -> Registry:
 
 
 def problems_in(folder: Path, text: str) -> list[str]:
-    """The problems of a registry, each with its line."""
     with pytest.raises(ConfigError) as caught:
         registry_of(folder, text)
     return [f"{each.where.rpartition(':')[2]}: {each.text.replace(f'{folder}/', '')}" for each in caught.value.problems]

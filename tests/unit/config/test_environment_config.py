@@ -16,11 +16,11 @@ HEAD = '[experiment]\nmodel_path = "demo/arithmetic"\n[secrets]\nrequired = []\n
 WORD_COUNT = f'{HEAD}env_id = "word_count"\n'
 
 
-def package(folder: Path, *, version: str = "0.2.0", evals: str = "") -> None:
+def package(folder: Path, *, evals: str = "") -> None:
     """Make a package in a folder of environments, whose code must not run."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{folder.name}.py").write_text("raise SystemExit('was imported')\n")
-    text = f'[project]\nname = "{folder.name}"\nversion = "{version}"\n'
+    text = f'[project]\nname = "{folder.name}"\nversion = "0.2.0"\n'
     (folder / "pyproject.toml").write_text(text + (f"[tool.verifiers.eval]\n{evals}" if evals else ""))
 
 
@@ -134,9 +134,7 @@ def test_defaults_that_are_not_valid_are_problems_of_the_package(problems: Probl
     ]
 
 
-def test_an_unknown_environment_or_version_is_reported_with_what_is_there(
-    problems: Problems,
-) -> None:
+def test_an_unknown_environment_or_version_is_reported_with_what_is_there(problems: Problems) -> None:
     (problem,) = problems(f'{HEAD}env_id = "me/wort-count"\n')
 
     begin = '6: [environment] env_id: "me/wort-count" was not found: no module wort_count is installed in '

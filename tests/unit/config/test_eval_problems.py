@@ -28,9 +28,6 @@ def test_broken_rules_are_reported_with_their_lines(table_problems: Problems, ta
     check_cases(BROKEN[table], lambda body: table_problems(table, body))
 
 
-OF_TRAINING = "this is a training config, and an eval is needed here: name one in configs/eval/"
-
-
 @pytest.mark.parametrize("kind", FILES)
 def test_a_broken_rule_between_tables_is_reported_with_its_line(problems: Problems, kind: str) -> None:
     check_cases(FILES[kind], problems)
@@ -69,7 +66,8 @@ def test_a_config_under_configs_training_is_rejected(workspace: Path) -> None:
     path = workspace / "configs/training/deep/x.toml"
     path.parent.mkdir()
     path.write_text(f"{EXPERIMENT}\n{SECRETS}\n")
-    assert problem_of(path) == f"configs/training/deep/x.toml:1: {OF_TRAINING}"
+    of_training = "this is a training config, and an eval is needed here: name one in configs/eval/"
+    assert problem_of(path) == f"configs/training/deep/x.toml:1: {of_training}"
 
 
 @pytest.mark.parametrize(
@@ -142,8 +140,6 @@ def test_no_value_of_any_key_raises_anything_but_a_config_error(load: Load, tabl
             with suppress(ConfigError):
                 load(text, Override(table, key, value, "--x"))
 
-
-# -- numbers without measure -----------------------------------------------------------------------------------
 
 NUMBERS = ("1" + "0" * 30, "9" * 400, "-" + "9" * 400, "1e300", "9" * 5000, "9223372036854775808")
 PLACES = [(table.name, field.name) for table in EVAL_TABLES.values() for field in table.fields]

@@ -94,9 +94,6 @@ def test_the_highest_level_that_selects_rows_sets_the_whole_selection(load_table
     assert load_table("evaluation", "limit = 5", variable).selection == RowSelection(offset=2, limit="all")
 
 
-# -- table.key=value ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -105,7 +102,6 @@ def test_the_highest_level_that_selects_rows_sets_the_whole_selection(load_table
         ('scoring.thresholds."a=b:c"=0.5', ("scoring", "thresholds", ("a=b:c",), "0.5")),
         (" data . rows = 1,2", ("data", "rows", (), "1,2")),
         ("n=5", Problem("here", 'must be table.key=value, got "n=5", did you mean "evaluation.n=5"?')),
-        ("x=5", Problem("here", 'must be table.key=value, got "x=5"')),
         ("evaluation.n", Problem("here", 'must be table.key=value, got "evaluation.n"')),
         ("=5", Problem("here", 'must be table.key=value, got "=5"')),
     ],
@@ -141,8 +137,6 @@ def test_setting_a_key_inside_a_value_keeps_the_others(load_table: Load, project
     assert isinstance(setting(f"sampling.{'a.' * 300}a=1", "--x"), Problem)
 
 
-# -- without a TOML ----------------------------------------------------------------------------------------
-
 AGENT = Override("agent", "agent", "server:agent_loop", "--osmosis-agent")
 DATASET = Override("data", "path", "data/multiply.jsonl", "--osmosis-dataset")
 SCORER = Override("scoring", "eval_fns", ["rewards:exact"], "--osmosis-eval-fn")
@@ -165,9 +159,6 @@ def test_an_eval_without_a_toml_is_named_after_its_dataset(workspace: Path, proj
     assert config.preset == ('model_path = "m" (pyproject.toml:2)', "limit = 2 (pyproject.toml:4)")
 
 
-# -- baselines ---------------------------------------------------------------------------------------------
-
-
 def test_the_highest_level_that_sets_a_baseline_replaces_the_others(load_table: Load) -> None:
     results, model = "results", "model_path"
 
@@ -178,9 +169,6 @@ def test_the_highest_level_that_sets_a_baseline_replaces_the_others(load_table: 
     assert load_table("baseline", with_model).baseline == Baseline("m", "http://localhost:8000/v1", "K")
     stored = load_table("baseline", with_model, Override("baseline", results, "b.json", "--x"))
     assert stored.baseline == Baseline(results=str(Path("b.json").absolute()))
-
-
-# -- values from outside: parsed by kind, they override the file, and are listed -----------------------------
 
 
 @pytest.mark.parametrize(
@@ -209,12 +197,10 @@ def test_an_override_is_parsed_by_its_key_and_a_set_one_as_toml_or_text_and_both
     assert config.overridden == (f"{listed} ({override.origin.partition(' ')[0]})",)
 
 
-def test_environment_variables_and_gates_and_required_keys_can_be_set(load: Load, load_table: Load) -> None:
+def test_environment_variables_and_gates_can_be_set(load_table: Load) -> None:
     assert load_table("env", 'A = "x"', Override("env", "B", "1", "--x")).env == {"A": "x", "B": "1"}
     gated = load_table("gate", "", Override("gate", "pass_rate", "{min = 0.5}", "--x"))
     assert (gated.gates[0].minimum, gated.overridden) == (0.5, ("pass_rate = {min = 0.5} (--x)",))
-    without_model = '[experiment]\ndataset = "d"\n[secrets]\nrequired = []\n[scoring]\neval_fns = ["a:b"]\n'
-    assert load(without_model, Override("experiment", "model_path", "m", "--x")).experiment.model_path == "m"
 
 
 NESTED = ["[" * 5000 + "]" * 5000, "{a=" * 350 + "1" + "}" * 350, '{"a":' * 600 + "1" + "}" * 600]
@@ -233,9 +219,7 @@ def typed_gate(text: str) -> Override:
     return parsed
 
 
-def test_typed_gates_replace_those_of_the_file_and_several_on_one_metric_are_kept(
-    load_table: Load,
-) -> None:
+def test_typed_gates_replace_those_of_the_file_and_several_on_one_metric_are_kept(load_table: Load) -> None:
     texts = ("pass_rate >= 0.9", "rewards:close mean >= 2", 'rewards:close pass_rate {min = 0.1, rule = "lower"}')
     in_file = 'pass_rate = ">= 0.5"\n"rewards:close".mean = ">= 1"\n"rewards:exact".mean = ">= 0"'
 
@@ -282,7 +266,6 @@ NAME = 'each must be "module:function" or the name of a check that needs no sett
     [
         (Override("evaluation", "n", "0", "--x"), 'must be an integer of at least 1, got "0"'),
         (Override("evaluation", "limit", "0", "--x"), 'must be an integer of at least 1, or "all", got "0"'),
-        (Override("evaluation", "pass_threshold", "inf", "--x"), 'must be a finite number, got "inf"'),
         (Override("model", "headers", "{A = 1}", "--x"), "A: must be a string without line breaks, got 1"),
         (Override("model", "headers", "s3cr3t", "--x"), "must be a table of header names to strings, got a string"),
         (Override("secrets", "requird", "[]", "--x"), f'[secrets] requird: {UNKNOWN}"required"? (valid: required)'),
@@ -301,7 +284,6 @@ def test_a_bad_override_is_reported_with_its_origin(table_problems: Problems, ov
     [
         ("limit = 5", [("evaluation", "limit", "all")], RowSelection(limit="all")),
         ("limit = 5", [("data", "rows", "3,4")], RowSelection(rows=((3, 4),))),
-        ("limit = 5", [("data", "offset", "2")], RowSelection(offset=2, limit="all")),
         ("limit = 5", [("evaluation", "limit", "7"), ("data", "rows", "all")], RowSelection(rows="all")),
         ("limit = 5", [("evaluation", "n", "3")], RowSelection(limit=5)),
         ('[data]\nrows = "3"\noffset = 1', [("evaluation", "limit", "7")], RowSelection(limit=7)),

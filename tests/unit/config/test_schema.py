@@ -74,7 +74,6 @@ VALID = [
     ("experiment", ""),
     ("experiment", 'rollout = "multiply"\nentrypoint = "main.py"'),
     ("advanced", 'anything = [1, {a = "b"}]'),
-    ("env", 'LOG_LEVEL = ""\n_X1 = "a\\nb"'),
     ("model", 'base_url = "https://u:p@[::1]/v1?x=1#y"\nheaders = {X-A = "b", "c!" = ""}\ntimeout_s = 0.1'),
     ("sampling", 'stop = ["a", "a"]\nextra_body = {accuracy = 0.5, deep = {messages = []}}'),
     ("scoring", 'eval_fns = ["_é:x1"]'),

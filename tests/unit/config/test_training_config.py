@@ -25,9 +25,7 @@ def load(load_training: Load) -> Load:
     return load_training
 
 
-def test_a_training_config_describes_its_preflight_and_needs_only_the_experiment(
-    load: Load,
-) -> None:
+def test_a_training_config_describes_its_preflight_and_needs_only_the_experiment(load: Load) -> None:
     config = load(WHOLE)
 
     assert config.training is not None

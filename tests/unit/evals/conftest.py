@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,6 @@ from tests.preparing import prepare
 
 DEADLINE_S = 60
 Done = queue.SimpleQueue[RunId]
-Begun = Callable[..., tuple[EvalRun, Done]]
-Ran = Callable[..., FinishedEval]
 CONFIG = """
 [experiment]
 model_path = "demo/arithmetic"
@@ -61,7 +59,6 @@ class Workspace:
         self.write("data/x.jsonl", "\n".join(lines) + "\n")
 
     def configure(self, *changes: tuple[str, str]) -> None:
-        """Change lines of the config."""
         text = CONFIG
         for old, new in changes:
             assert old in text
@@ -81,36 +78,26 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     return Workspace(tmp_path)
 
 
-@pytest.fixture
-def begun() -> Begun:
+def begun(prepared: Prepared, selected: Sequence[RunId] | None = None) -> tuple[EvalRun, Done]:
     """Start an eval's host; return the eval run and the queue of runs that are done."""
+    done: Done = queue.SimpleQueue()
 
-    def begun(prepared: Prepared, selected: Sequence[RunId] | None = None) -> tuple[EvalRun, Done]:
-        done: Done = queue.SimpleQueue()
+    def on_done(run: RunId, _outcome: Outcome) -> None:
+        done.put(run)
 
-        def on_done(run: RunId, _outcome: Outcome) -> None:
-            done.put(run)
-
-        chosen = list(prepared.plan.runs()) if selected is None else selected
-        of_run, settings = SelectedRuns.of(prepared, chosen), RunSettings(os.environ)
-        run = EvalRun.start(prepared, of_run, settings, rerun=lambda run: f"rerun {run}", on_done=on_done)
-        run.engine.loaded()
-        return run, done
-
-    return begun
+    chosen = list(prepared.plan.runs()) if selected is None else selected
+    of_run, settings = SelectedRuns.of(prepared, chosen), RunSettings(os.environ)
+    run = EvalRun.start(prepared, of_run, settings, rerun=lambda run: f"rerun {run}", on_done=on_done)
+    run.engine.loaded()
+    return run, done
 
 
-@pytest.fixture
-def ran(begun: Begun) -> Ran:
+def ran(prepared: Prepared, selected: Sequence[RunId] | None = None) -> FinishedEval:
     """Run an eval to its end and write its results."""
-
-    def ran(prepared: Prepared, selected: Sequence[RunId] | None = None) -> FinishedEval:
-        run, done = begun(prepared, selected)
-        run.go()
-        for _ in run.selected.runs:
-            done.get(timeout=DEADLINE_S)
-        (finished,) = finish([run])
-        finished.write()
-        return finished
-
-    return ran
+    run, done = begun(prepared, selected)
+    run.go()
+    for _ in run.selected.runs:
+        done.get(timeout=DEADLINE_S)
+    (finished,) = finish([run])
+    finished.write()
+    return finished

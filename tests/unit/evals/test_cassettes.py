@@ -52,7 +52,6 @@ def recorded(directory: RunDirectory, *runs: RunId, text: str = "42") -> None:
 
 
 def texts_of(path: Path) -> dict[int, str]:
-    """The text of each row of a cassette."""
     return {line["row"]: line["reply"]["message"]["content"] for line in lines_of(path)}
 
 
@@ -81,30 +80,22 @@ def test_a_broken_cassette_is_refused_before_anything_is_recorded(config: EvalCo
         eval_cassette(replace(config, cassette=CassetteTable(record=record)), replay=False, reads=True)
 
 
-def test_rollouts_that_an_outage_broke_are_not_recorded_and_keep_what_there_was(tmp_path: Path) -> None:
+def test_rollouts_that_an_outage_broke_or_that_an_earlier_session_made_keep_what_there_was(tmp_path: Path) -> None:
     directory = RunDirectory(tmp_path / "run")
     cassette = EvalCassette("record", tmp_path / "x.jsonl")
-    recorded(directory, *(RunId(row, 0) for row in range(7)), text="then")
-    assert finish_cassette(cassette, directory, PASSED[:7]).unrecorded == {}
+    recorded(directory, *(RunId(row, 0) for row in [*range(7), 8]), text="then")
+    assert finish_cassette(cassette, directory, [*PASSED[:7], PASSED[8]]).unrecorded == {}
 
     recorded(directory, *(RunId(row, 0) for row in range(7)), text="now")
     broken = [failed(boundary, row) for row, boundary in enumerate(BOUNDARIES, 1)]
-    made = finish_cassette(cassette, directory, [PASSED[0], *broken, replace(pending(6), started=True), pending(7)])
+    unended = [replace(pending(6), started=True), pending(7)]
+    made = finish_cassette(cassette, directory, [PASSED[0], *broken, *unended, PASSED[8]])
 
-    assert texts_of(cassette.path) == {row: "now" if row < 3 else "then" for row in range(7)}
+    assert texts_of(cassette.path) == {row: "now" if row < 3 else "then" for row in [*range(7), 8]}
     assert made.unrecorded == {"provider": 1, "host": 1, "timeout": 1, "not ended": 1}
     assert made.digest is not None
     assert is_cassette(cassette.path)
     assert not is_cassette(directory.exchanges)
-
-
-def test_runs_of_an_earlier_session_that_recorded_nothing_keep_what_there_was(tmp_path: Path) -> None:
-    directory, cassette = RunDirectory(tmp_path / "run"), EvalCassette("new", tmp_path / "x.jsonl")
-    for runs, text in (([RunId(0, 0), RunId(1, 0)], "then"), ([RunId(1, 0)], "now")):
-        recorded(directory, *runs, text=text)
-        finish_cassette(cassette, directory, PASSED[:2])
-
-    assert texts_of(cassette.path) == {0: "then", 1: "now"}
 
 
 def test_nothing_is_written_if_nothing_was_rolled_out_or_recorded(tmp_path: Path) -> None:

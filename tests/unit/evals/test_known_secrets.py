@@ -50,7 +50,6 @@ def test_names_and_values_in_a_config_and_in_each_of_several_evals_are_found(tmp
     path = tmp_path / "x.toml"
     path.write_text(TOML)
     assert values(path) == EXPECTED
-    path = tmp_path / "x.toml"
     path.write_text(
         'api_key_var = "A_TOKEN"\n[[eval]]\nheader = "Authorization: Bearer value-1"\n'
         '[[eval]]\nheaders = {authorization = "Bearer value-2"}\n'

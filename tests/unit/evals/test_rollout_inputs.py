@@ -13,7 +13,7 @@ from pytest_osmosis.record.find_run import StoredEvalRun, stored
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.stored_rollouts import StoredProgress
 from tests.raised import raised
-from tests.unit.evals.conftest import CONFIG, Ran, Workspace
+from tests.unit.evals.conftest import CONFIG, Workspace, ran
 
 AGENT = """
 STYLE = "short"
@@ -31,13 +31,13 @@ temperature = 0.5
 [env]
 STYLE = "{VALUE}"
 GONE = "for now"
+OPENAI_API_KEY = "sk-before-and-whole"
 """
 )
 
 
 @pytest.fixture
-def run(workspace: Workspace, ran: Ran) -> StoredEvalRun:
-    """An eval run that ended, stored."""
+def run(workspace: Workspace) -> StoredEvalRun:
     workspace.config.write_text(BASE, encoding="utf-8")
     return stored(ran(workspace.prepare()).run.directory)
 
@@ -58,6 +58,7 @@ def replaced(old: str, new: str) -> str:
         (BASE, []),
         (replaced("batch_size = 8", "batch_size = 3"), []),
         (replaced("n = 2", "n = 3"), []),
+        (replaced("sk-before-and-whole", "sk-rotated-and-other"), []),
         (replaced("[evaluation]\n", "[evaluation]\npass_threshold = 0.5\ngrader_timeout_s = 3\n"), []),
         (f"{BASE}[model]\nmax_retries = 9\n[gate]\npass_rate = '>= 0.5'\n[limits]\nmax_errors = 3\n", []),
         (replaced("temperature = 0.5", "temperature = 1.0"), ["[sampling] temperature: 0.5 -> 1.0"]),
@@ -85,7 +86,7 @@ def test_a_changed_input_is_named_with_both_values_unless_no_rollout_depends_on_
     assert changes(run, workspace, text) == lines
 
 
-def test_values_of_variables_are_compared_and_never_shown(workspace: Workspace, ran: Ran, run: StoredEvalRun) -> None:
+def test_values_of_variables_are_compared_and_never_shown(workspace: Workspace, run: StoredEvalRun) -> None:
     other = stored(ran(workspace.prepare()).run.directory)
     found = changes(run, workspace, BASE.replace(VALUE, OTHER_VALUE).replace('GONE = "for now"', 'NEW = "x"'))
 
@@ -100,15 +101,7 @@ def test_values_of_variables_are_compared_and_never_shown(workspace: Workspace, 
     assert changes(run, workspace) == ["[agent] max_turns: not set -> 10"], "a key that is there only now"
 
 
-def test_a_new_key_of_a_provider_is_no_other_input(workspace: Workspace, ran: Ran) -> None:
-    config = BASE.replace("GONE", "OPENAI_API_KEY")
-    workspace.config.write_text(config, encoding="utf-8")
-    run = stored(ran(workspace.prepare()).run.directory)
-
-    assert changes(run, workspace, config.replace("for now", "sk-rotated-and-other")) == []
-
-
-def test_changed_prompts_and_metadata_are_named_by_their_rows(workspace: Workspace, ran: Ran) -> None:
+def test_changed_prompts_and_metadata_are_named_by_their_rows(workspace: Workspace) -> None:
     workspace.rows([{}] * 8)
     run = stored(ran(workspace.prepare()).run.directory)
     changed = [{"user_prompt": f"{row} * 3?"} for row in range(1, 6)]
@@ -137,7 +130,7 @@ def test_the_manifest_says_what_ran(run: StoredEvalRun) -> None:
     assert manifest.git == {"git_commit": None, "git_dirty": None}  # no session asked git
 
 
-def test_changed_code_is_refused_with_the_names_of_its_files(workspace: Workspace, ran: Ran) -> None:
+def test_changed_code_is_refused_with_the_names_of_its_files(workspace: Workspace) -> None:
     workspace.write("agents/short.py", AGENT)
     workspace.config.write_text(f'{CONFIG}\n[agent]\nagent = "agents.short:rollout"\n', encoding="utf-8")
     directory = ran(workspace.prepare()).run.directory
@@ -162,9 +155,7 @@ def test_changed_code_is_refused_with_the_names_of_its_files(workspace: Workspac
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022])
-def test_everything_in_a_run_directory_is_readable_by_its_owner_only(
-    workspace: Workspace, ran: Ran, umask: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_everything_in_a_run_directory_is_readable_by_its_owner_only(workspace: Workspace, umask: int) -> None:
     workspace.write("agents/short.py", AGENT.replace("reply =", "print(ctx.artifacts_dir, flush=True); reply ="))
     workspace.write("noisy.py", "import os\nos.write(2, b'loaded')\nfrom rewards import score\n")
     output = workspace.root / "out.json"

@@ -13,14 +13,7 @@ from pytest_osmosis import evals
 from pytest_osmosis.config import Override
 from pytest_osmosis.config.eval_kinds import EVERY_RUN_AT_ONCE
 from pytest_osmosis.errors import ProblemsError
-from pytest_osmosis.evals import (
-    EvalRun,
-    InFlightLimit,
-    Prepared,
-    error_text,
-    finish,
-    sampling_text,
-)
+from pytest_osmosis.evals import EvalRun, InFlightLimit, Prepared, error_text, finish, sampling_text
 from pytest_osmosis.evals.output_files import output_problems, outputs_of
 from pytest_osmosis.record import find_run
 from pytest_osmosis.record.journal import replay
@@ -28,7 +21,7 @@ from pytest_osmosis.record.run_id import ModelTag, RunId
 from tests.journals import fold
 from tests.preparing import prepare, prepare_again
 from tests.raised import problems_of
-from tests.unit.evals.conftest import Begun, Ran, Workspace
+from tests.unit.evals.conftest import Workspace, begun, ran
 
 SECRET = "hunter2-and-more"
 
@@ -37,7 +30,7 @@ def read(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_problems_have_one_order_and_those_of_a_rescore_are_among_them(workspace: Workspace, ran: Ran) -> None:
+def test_problems_have_one_order_and_those_of_a_rescore_are_among_them(workspace: Workspace) -> None:
     run = find_run.stored(ran(workspace.prepare()).run.directory)
     replica = '[[endpoint]]\nendpoint_id = "qwen"\nmodel = "q"\nurl = "http://127.0.0.1:9/v1"\nkey = "KEY_{}"\n'
     workspace.write("configs/endpoints.toml", replica.format(8) + replica.format(9))
@@ -125,7 +118,7 @@ def test_sampling_is_worded_for_the_header_which_says_if_a_seed_is_not_sent(
     assert sampling_text(prepared.config, prepared.models.target) == text
 
 
-def test_a_run_directory_holds_manifest_journal_and_results(workspace: Workspace, ran: Ran) -> None:
+def test_a_run_directory_holds_manifest_journal_and_results(workspace: Workspace) -> None:
     workspace.rows([{}, {"score": 0.5}, {"raises": True}])
 
     run = ran(workspace.prepare()).run
@@ -141,7 +134,7 @@ def test_a_run_directory_holds_manifest_journal_and_results(workspace: Workspace
     assert published["provenance"]["dataset_sha256"] == run.prepared.dataset.digest()
 
 
-def test_no_secret_is_in_any_file(workspace: Workspace, ran: Ran) -> None:
+def test_no_secret_is_in_any_file(workspace: Workspace) -> None:
     workspace.configure(("required = []", 'required = ["TOKEN"]'))
     leaky = "import os, subprocess, sys\nsubprocess.run(['echo', os.environ['TOKEN']], stdout=sys.__stderr__)\n"
     leaky += "def score(solution_str):\n    print(os.environ['TOKEN'])\n    raise ValueError(os.environ['TOKEN'])\n"
@@ -154,7 +147,7 @@ def test_no_secret_is_in_any_file(workspace: Workspace, ran: Ran) -> None:
     assert files["host.log"].strip()
 
 
-def test_runs_of_an_eval_that_never_began_are_pending(workspace: Workspace, begun: Begun) -> None:
+def test_runs_of_an_eval_that_never_began_are_pending(workspace: Workspace) -> None:
     run, _ = begun(workspace.prepare())
 
     [(finished,), (again,)] = finish([run]), finish([run])
@@ -163,7 +156,7 @@ def test_runs_of_an_eval_that_never_began_are_pending(workspace: Workspace, begu
     assert again.results.records == finished.results.records
 
 
-def test_partial_results_never_replace_whole_ones(workspace: Workspace, ran: Ran) -> None:
+def test_partial_results_never_replace_whole_ones(workspace: Workspace) -> None:
     workspace.configure(
         ("[secrets]", '[output]\nresults = "out/results.json"\n[gate]\npass_rate = ">= 0.5"\n[secrets]')
     )
@@ -181,7 +174,7 @@ def test_partial_results_never_replace_whole_ones(workspace: Workspace, ran: Ran
 
 
 @pytest.mark.parametrize(("bound", "stopped"), [('"29%"', False), ('"28%"', True), ("29", False), ("28", True)])
-def test_max_errors_is_exact(workspace: Workspace, ran: Ran, bound: str, stopped: bool) -> None:
+def test_max_errors_is_exact(workspace: Workspace, bound: str, stopped: bool) -> None:
     workspace.configure(("[secrets]", f"[limits]\nmax_errors = {bound}\n[secrets]"))
     workspace.rows([{"raises": True} if index >= 71 else {} for index in range(100)])
 
@@ -194,7 +187,7 @@ def test_max_errors_is_exact(workspace: Workspace, ran: Ran, bound: str, stopped
     ("limit", "low_latency"), [("max_errors = 1", False), ("max_tokens = 900", True), ("max_cost_usd = 1.0", True)]
 )
 def test_messages_are_not_gathered_for_long_if_spending_may_stop_the_eval(
-    workspace: Workspace, begun: Begun, limit: str, low_latency: bool
+    workspace: Workspace, limit: str, low_latency: bool
 ) -> None:
     workspace.configure(("[scoring]", f"[limits]\n{limit}\n[scoring]"))
     run, _ = begun(workspace.prepare())
@@ -204,7 +197,7 @@ def test_messages_are_not_gathered_for_long_if_spending_may_stop_the_eval(
 
 
 def test_an_output_path_that_cannot_be_written_is_reported_and_results_stay_in_the_run_directory(
-    workspace: Workspace, ran: Ran
+    workspace: Workspace,
 ) -> None:
     workspace.configure(("[secrets]", '[output]\nresults = "rewards.py/results.json"\n[secrets]'))
 
@@ -227,7 +220,7 @@ def test_an_output_path_that_cannot_be_written_is_reported_and_results_stay_in_t
 @pytest.mark.slow
 @pytest.mark.parametrize("broken", ["_end_of", "_conclusion", "_results"])
 def test_an_eval_whose_end_raises_costs_another_none_of_its_results(
-    workspace: Workspace, begun: Begun, monkeypatch: pytest.MonkeyPatch, broken: str
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     (one, _), (other, _) = begun(workspace.prepare()), begun(workspace.prepare())
     step = getattr(evals.finished, broken)
@@ -250,7 +243,7 @@ def test_an_eval_whose_end_raises_costs_another_none_of_its_results(
 
 @pytest.mark.slow
 def test_results_that_cannot_be_made_are_named_among_those_that_are_not_written(
-    workspace: Workspace, begun: Begun, monkeypatch: pytest.MonkeyPatch
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, _ = begun(workspace.prepare())
     (finished,) = finish([run])

@@ -36,7 +36,6 @@ DEADLINE_S = 60.0
 
 
 async def asks_once(ctx: ChatContext) -> None:
-    """Make a conversation of one request."""
     await ctx.chat(ctx.prompt)
 
 

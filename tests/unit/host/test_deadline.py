@@ -35,16 +35,6 @@ async def waits(within: Deadline) -> None:
         await asyncio.Event().wait()
 
 
-async def test_code_within_its_time_is_not_interrupted() -> None:
-    clock = LoopClock()
-    async with deadline() as inside:
-        await clock.advance(BUDGET_S - 1)
-    assert not inside.expired
-    with pytest.raises(KeyError):
-        async with deadline():
-            raise KeyError
-
-
 @pytest.mark.parametrize("swallowed_by", ["nothing", "an error", "a return"])
 async def test_the_deadline_expires_whatever_the_code_does_with_its_cancellation(swallowed_by: str) -> None:
     async def swallow() -> None:

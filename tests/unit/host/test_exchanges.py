@@ -24,7 +24,6 @@ from tests.unit.cassettes.recording import Call, user, write_log
 
 MODEL = "m"
 
-
 Exchanges = Callable[..., AskerExchanges]
 
 
@@ -87,8 +86,6 @@ async def test_a_request_that_was_not_recorded_is_compared_with_what_was(
     assert [line for line in error.details.splitlines()[2:] if line[0] in "+-"] == changed
 
 
-# -- differences -----------------------------------------------------------------------------------------------
-
 ADDS = {"name": "add", "description": "Add numbers.", "parameters": {"type": "object"}}
 ADD = {"type": "function", "function": ADDS}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
@@ -140,17 +137,12 @@ def test_only_the_changed_part_of_a_paragraph_is_shown_and_a_long_difference_is_
     assert changes(request(messages=["x"], tools=["a"]), request(messages=[None], tools=[{"function": 1}]))
 
 
-# -- lines of a host --------------------------------------------------------------------------------------
-
-
 RUN = {"row": 0, "run": 0, "attempt": 1}
 START = {"ev": "start", **RUN, "at": "2026-01-01T00:00:00Z"}
 SCORE = {"ev": "score", **RUN, "ms": 1, "scores": {"f": 1}, "errors": {}, "output": {}}
 DENIED = {"ev": "denied", "model_tag": "judge", "error": "401"}
 
-
 OF_BASELINE, REMOVED = {**START, "model_tag": "baseline", "later": 1}, {**SCORE, "removed": True, "name": "f"}
-
 
 ODD = ["\ud800", "\x7f", "caf\u00e9", "null", None, 2**70, 1e22, -0.0, {"a": [1.5]}]
 ROLLOUT: dict[str, object] = {"ev": "rollout", **RUN, "ms": 1.5, "messages": ODD, "n_prompt": 0, "usage": None}
@@ -191,11 +183,7 @@ def test_values_without_a_form_in_json_become_their_text(odd: object) -> None:
         *(({}, "lacks ev"), ({"ev": None}, "lacks ev"), ({"ev": ["start"]}, "lacks ev")),
         *(({name: value for name, value in SCORE.items() if name != gone}, f"lacks {gone}") for gone in SCORE),
         ({**START, "row": "0"}, "row: must be an integer, got '0'"),
-        ({**START, "attempt": None}, "attempt: must be an integer, got None"),
-        ({**SCORE, "scores": []}, r"scores: must be an object, got \[\]"),
-        ({**SCORE, "scores": {"f": 10**400}}, r"scores.f: must be a smaller number"),
         ({**SCORE, "removed": True}, "lacks name"),
-        ({**SCORE, "errors": {"f": {"message": "x"}}}, "errors.f: lacks details"),
         ({"ev": "broken", **RUN, "boundary": "\ud800", "error": "x"}, "boundary: cannot be"),
         *(({**START, "model_tag": tag}, "model_tag: ") for tag in ("third", "judge", None, 5, ["primary"])),
     ],

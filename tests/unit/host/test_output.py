@@ -42,12 +42,15 @@ async def test_each_context_writes_to_its_own_sink_and_other_code_to_the_log() -
     log = io.StringIO()
     stream = output.RoutedStream(log)
 
+    async def print_in_task(name: str) -> None:
+        print("task", name, file=stream)
+
     async def work(name: str) -> dict[str, str]:
         with output.Sink() as sink:
             print("begin", name, file=stream)
             await asyncio.sleep(0)
             await asyncio.to_thread(print, "thread", name, file=stream)
-            await asyncio.create_task(_print_in_task(stream, name))
+            await asyncio.create_task(print_in_task(name))
             return sink.take()
 
     print("no run", file=stream)
@@ -55,10 +58,6 @@ async def test_each_context_writes_to_its_own_sink_and_other_code_to_the_log() -
     assert first == {"stdout": "begin a\nthread a\ntask a\n"}
     assert second == {"stdout": "begin b\nthread b\ntask b\n"}
     assert log.getvalue() == "no run\n"
-
-
-async def _print_in_task(stream: output.RoutedStream, name: str) -> None:
-    print("task", name, file=stream)
 
 
 def test_take_empties_the_sink_to_which_log_records_go_even_after_one_that_cannot_be_formatted() -> None:

@@ -62,10 +62,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def code_in(folder: Path, scorers: frozenset[str] = frozenset({"MyGrader"})) -> dict[str, str]:
+def code_in(folder: Path) -> dict[str, str]:
     main = folder / "main.py"
     read_anew(())  # a host reads each file once
-    return rollout_code([main], {main: scorers}, [str(folder)], str(folder))
+    return rollout_code([main], {main: frozenset({"MyGrader"})}, [str(folder)], str(folder))
 
 
 def replaced(path: Path, old: str, new: str) -> None:
@@ -116,9 +116,6 @@ def test_a_function_that_the_agent_calls_rolls_out_although_it_scores(folder: Pa
     replaced(folder / "main.py", 'bonus(ctx.text) * WEIGHTS["right"]', "0.5")
 
     assert code_in(folder)["main.py"] != before["main.py"]
-
-
-# -- files are read once -------------------------------------------------------------------------------------
 
 
 RIGHT = "def score(solution_str):\n    return 1.0\n"

@@ -67,24 +67,13 @@ async def holds_the_loop(solution_str: str) -> float:
     return asked()
 
 
-async def holds_the_loop_for_threads(solution_str: str) -> float:
-    return blocks_for_threads(solution_str)
-
-
 async def asks_in_a_thread(solution_str: str) -> float:
     return await asyncio.to_thread(asked)
 
 
 @pytest.mark.parametrize(
     ("function", "calls"),
-    [
-        (blocks, 1),
-        (blocks_for_threads, 4),
-        (has_a_loop_of_its_own, 4),
-        (holds_the_loop, 1),
-        (holds_the_loop_for_threads, 4),
-        (asks_in_a_thread, 1),
-    ],
+    [(blocks, 1), (blocks_for_threads, 4), (has_a_loop_of_its_own, 4), (holds_the_loop, 1), (asks_in_a_thread, 1)],
 )
 async def test_their_requests_are_counted_and_limited_and_none_waits_for_the_loop(
     monkeypatch: pytest.MonkeyPatch, function: Callable[[str], Any], calls: int
@@ -98,9 +87,6 @@ async def test_their_requests_are_counted_and_limited_and_none_waits_for_the_loo
     assert (event["scores"], event["errors"]) == ({"judged": 1.0}, {})
     assert [(use["model"], use["calls"]) for use in event["judges"]] == [("openai/gpt-5-mini", calls)]
     assert server.max_in_flight <= LIMIT
-
-
-# -- errors whose own code gets in the way -------------------------------------------------------------------
 
 
 class Opaque(Exception):
@@ -148,9 +134,6 @@ def test_a_bug_that_follows_from_such_an_error_is_reported() -> None:
     assert "ValueError" in event["error"]
 
 
-# -- the ends of a host --------------------------------------------------------------------------------------
-
-
 async def test_an_environment_is_released_though_a_client_cannot_be_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     released = []
 
@@ -172,9 +155,6 @@ async def test_an_environment_is_released_though_a_client_cannot_be_closed(monke
     assert released
 
 
-DEADLINE_S = 60.0
-
-
 def test_a_host_whose_reader_breaks_ends_as_it_would_hear_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(requests: list[Request]) -> None:
         if requests:
@@ -192,5 +172,5 @@ def test_a_host_whose_reader_breaks_ends_as_it_would_hear_nothing_more(monkeypat
         engine.write(b'{"op": "close"}\n')
         engine.flush()
 
-        thread.join(DEADLINE_S)
+        thread.join(60.0)
     assert ended.is_set()

@@ -34,7 +34,6 @@ SUBMISSION = Submission("#### 391", ground_truth="391")
 JUDGE = Judge(RUBRIC)
 GOOD = '{"score": 1, "explanation": "right"}'
 
-
 Ask = Callable[[ChatRequest], Awaitable[ChatReply]]
 
 
@@ -108,22 +107,16 @@ def test_messages_and_values_become_texts_and_what_is_empty_is_left_out_but_for_
     assert [prompt_text([]), value_text(None), value_text("4"), value_text([1])] == ["", "", "4", "[1]"]
 
 
-def test_an_answer_is_sent_back_once_with_what_is_wrong_with_it() -> None:
-    answers = Answers("It is right!", GOOD)
+def test_an_answer_is_sent_back_once_with_what_is_wrong_with_it_and_the_range_in_words() -> None:
+    answers = Answers('{"score": 8}', GOOD)
 
     assert judged(answers).score == 1.0
     repair = answers.requests[1].messages
     assert repair[:2] == list(answers.requests[0].messages)
-    assert repair[2] == {"role": "assistant", "content": "It is right!"}
-    assert 'it has no JSON object with a "score"' in repair[3]["content"]
-
-
-def test_a_judge_on_another_scale_is_asked_once_more_with_the_range_in_words() -> None:
-    answers = Answers('{"score": 8}', GOOD)
-
-    assert judged(answers).score == 1.0
-    assert "Answer again" in answers.requests[1].messages[-1]["content"]
-    assert answers.requests[1].messages[-1]["content"].endswith(", with a score from 0 to 1")
+    assert repair[2] == {"role": "assistant", "content": '{"score": 8}'}
+    assert 'its "score" is 8, not from 0 to 1' in repair[3]["content"]
+    assert "Answer again" in repair[3]["content"]
+    assert repair[3]["content"].endswith(", with a score from 0 to 1")
 
 
 AGAIN = "the judge gave no score, even when asked again: "
@@ -215,7 +208,6 @@ def test_an_inaccurate_demo_judge_votes_both_ways() -> None:
         ("openrouter/openai/gpt-5.4-mini", False),
         ("anthropic/claude-haiku-4-5", True),
         ("anthropic/claude-sonnet-5-5", False),
-        ("openrouter/anthropic/claude-opus-4-8", False),
         ("gemini/gemini-3.8-flash", True),
     ],
 )
@@ -227,9 +219,6 @@ async def test_the_temperature_is_left_out_where_the_model_refuses_one(model: st
             solution_str="4", rubric="Right?", model=model, api_key="sk-0123456789abcdef", base_url=server.base_url
         )
     assert ("temperature" in server.bodies[0]) is takes
-
-
-# -- answers -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -253,11 +242,6 @@ async def test_the_temperature_is_left_out_where_the_model_refuses_one(model: st
 )
 def test_a_score_is_read_from_the_text_around_it(answer: str, score: float, explanation: str) -> None:
     assert read_opinion(answer, 0.0, 1.0) == Opinion(score, explanation)
-
-
-@pytest.mark.parametrize("stated", ["-1", "-1.0", "5", '"5"', "5.000", "0", "-0.0"])
-def test_a_score_at_an_end_of_the_range_is_a_score(stated: str) -> None:
-    assert read_opinion(f'{{"score": {stated}}}', -1.0, 5.0).score == float(stated.strip('"'))
 
 
 @pytest.mark.parametrize(

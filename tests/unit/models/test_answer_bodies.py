@@ -27,7 +27,6 @@ GZIP = b"content-encoding: gzip"
 CHUNKED = b"transfer-encoding: chunked"
 NOT_WITH_LITELLM = pytest.mark.skipif(HAS_LITELLM, reason="LiteLLM: it is sent no packed body")
 
-
 pytestmark = pytest.mark.parametrize("client", CLIENTS, indirect=True)
 
 
@@ -62,8 +61,6 @@ async def failure(script: Answer) -> Any:
     return error
 
 
-# -- too large -----------------------------------------------------------------------------------------------
-
 BOMB = b" " * 2**26
 
 
@@ -80,7 +77,6 @@ TOO_LARGE = {
     "length": endless(OK + b"\r\ncontent-length: 9223372036854775807\r\n\r\n"),
     "body": answer(body=BOMB[: 2**20 + 1]),
     "events": endless(OK + b"\r\ncontent-type: text/event-stream\r\n\r\n", b'data: {"choices": []}\n\n' * 1000),
-    "one event": endless(OK + b"\r\ncontent-type: text/event-stream\r\n\r\ndata: "),
 }
 if not HAS_LITELLM:  # it is sent no packed body, and the bound counts what is unpacked
     TOO_LARGE["gzip"] = answer(GZIP, body=gzip.compress(BOMB))
@@ -126,9 +122,6 @@ async def test_endless_headers_are_the_servers_failure(head: bytes, repeated: by
     error = await failure(endless(head, repeated))
     assert kind(error) == ("provider", True, "no", None)
     assert len(str(error)) < 500
-
-
-# -- codings -------------------------------------------------------------------------------------------------
 
 
 @NOT_WITH_LITELLM
@@ -190,9 +183,6 @@ async def test_only_codings_that_are_unpacked_in_small_pieces_are_asked_for(monk
     assert server.requests[0].headers["accept-encoding"] == "gzip, deflate"
 
 
-# -- one answer for one request ------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("blocked", [False, True])
 async def test_a_second_answer_to_a_request_is_not_the_answer_to_the_next(blocked: bool) -> None:
@@ -232,9 +222,6 @@ async def test_a_connection_is_used_again() -> None:
             for _ in range(5):
                 await model.chat(ChatRequest(messages=PROMPT))
     assert (server.n_requests, server.n_connections) == (5, 1)
-
-
-# -- text ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

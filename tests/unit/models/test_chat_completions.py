@@ -33,7 +33,6 @@ def counted(prompt: object, completion: object, total: object, **details: object
 REASONED = {"completion_tokens_details": {"reasoning_tokens": 25}}
 CACHED = Usage(7, 3, cached_input_tokens=5, cache_write_tokens=1)
 
-
 NO_USAGE: list[object] = [None, "many", [], {}, {"prompt_tokens": 7}]
 
 
@@ -44,7 +43,6 @@ NO_USAGE: list[object] = [None, "many", [], {}, {"prompt_tokens": 7}]
         (counted(7, 30, 37, **REASONED), Usage(7, 30, reasoning_tokens=25)),
         (counted(7, 3, 10, prompt_tokens_details={"cached_tokens": 5, "cache_write_tokens": 1}), CACHED),
         (counted(7, 3, 10, prompt_cache_hit_tokens=5, cache_creation_input_tokens=1), CACHED),
-        (counted(7, 3, 10, prompt_tokens_details={"cached_tokens": 5}, cache_creation_input_tokens=1), CACHED),
         # tokens of reasoning that are not among those of the completion are output
         (counted(10, 5, 40), Usage(10, 30)),
         (counted(10, 5, 40, **REASONED), Usage(10, 30, reasoning_tokens=25)),

@@ -14,7 +14,7 @@ import pytest
 import trustme
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Usage
+from pytest_osmosis.models.base import ChatRequest
 from tests import servers
 from tests.raised import raised_by
 from tests.server_answers import BROKEN, MODEL_400, Failing
@@ -76,22 +76,17 @@ AMBIENT = {
     "ANTHROPIC_AUTH_TOKEN": "token-ambient",
     "ANTHROPIC_CUSTOM_HEADERS": "Authorization: Bearer ambient\nX-Api-Key: ambient\nX-Gateway: ambient",
 }
-
-
-@pytest.fixture
-def ambient(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An environment full of credentials that belong to others."""
-    for name, value in AMBIENT.items():
-        monkeypatch.setenv(name, value)
-    netrc = tmp_path / "netrc"
-    netrc.write_text("machine 127.0.0.1 login me password of-netrc-ambient\n", encoding="utf-8")
-    monkeypatch.setenv("NETRC", str(netrc))
+"""An environment full of credentials that belong to others."""
 
 
 @not_with_litellm("it is given the address of OpenAI alone, to which these belong")
-@pytest.mark.usefixtures("ambient")
 @pytest.mark.parametrize(("named", "key"), [(None, None), (f" {KEY}\n", KEY)])
-async def test_only_a_named_key_is_sent_and_none_of_the_environment(named: str | None, key: str | None) -> None:
+async def test_only_a_named_key_is_sent_and_none_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str | None, key: str | None
+) -> None:
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password of-netrc-ambient\n", encoding="utf-8")
+    for name, value in {**AMBIENT, "NETRC": str(tmp_path / "netrc")}.items():
+        monkeypatch.setenv(name, value)
     with ChatServer() as server:
         await ask(server, key=named)
     headers = server.requests[0].headers
@@ -200,11 +195,6 @@ async def test_as_many_requests_as_may_be_in_flight_are_and_others_wait_their_tu
 
 
 # -- what is read --------------------------------------------------------------------------------------------
-
-
-async def test_a_text_answer_has_its_content_usage_reason_and_model() -> None:
-    reply = await reply_of(servers.reply("42"))
-    assert reply == ChatReply({"role": "assistant", "content": "42"}, "stop", Usage(7, 3), "served-model")
 
 
 async def test_a_tool_round_has_the_shape_of_chat_completions_and_is_answered() -> None:

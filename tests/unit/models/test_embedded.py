@@ -10,13 +10,7 @@ import pytest
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
-from pytest_osmosis.models.embedded import (
-    DIVISION_BY_ZERO,
-    MAX_OPERATIONS,
-    NOTHING_TO_SOLVE,
-    answer,
-    reply_to,
-)
+from pytest_osmosis.models.embedded import DIVISION_BY_ZERO, MAX_OPERATIONS, NOTHING_TO_SOLVE, answer, reply_to
 from tests.raised import raised
 
 
@@ -55,8 +49,6 @@ def converse(
     return calls, reply.content
 
 
-# -- what it reads ----------------------------------------------------------------------------------------
-
 SOLVED = {
     "17x23": "391",
     "17 \N{MULTIPLICATION SIGN} 23 = ?": "391",
@@ -67,7 +59,6 @@ SOLVED = {
     "3 - -4": "7",
     "(2 + 3)": "5",
     "2 + 3 * 4": "14",
-    "8 / 2 / 2": "2",
     "1,234,567 + 1": "1234568",
     "0.1 + 0.2": "0.3",
     "10 / 3": "3.3333333333333335",
@@ -101,9 +92,6 @@ def test_the_last_expression_of_the_user_is_solved_and_without_one_the_answer_is
     assert answer(messages).content == "17 * 23 = 391\n#### 391"
 
 
-# -- right or wrong ---------------------------------------------------------------------------------------
-
-
 def is_right(accuracy: float, key: str) -> bool:
     return answer(user("17 * 23"), accuracy=accuracy, key=key).content.endswith("#### 391")
 
@@ -119,9 +107,6 @@ def test_answers_are_right_by_their_accuracy_in_every_process_and_else_off_by_on
     for key in map(str, range(30)):
         _, final = converse("17 * 23", [MULTIPLY], ["391"], accuracy=0.5, key=key)
         assert final == answer(user("17 * 23"), accuracy=0.5, key=key).content
-
-
-# -- tools ------------------------------------------------------------------------------------------------
 
 
 def test_the_tools_result_after_the_question_is_the_answer_if_it_is_a_number() -> None:
@@ -180,8 +165,6 @@ def test_a_tool_is_called_only_if_it_fits() -> None:
     assert called == fitting
 
 
-# -- requests ---------------------------------------------------------------------------------------------
-
 REFUSED: list[tuple[str, dict[str, Any]]] = [
     *(("accuracy must be a number from 0 to 1", {"accuracy": value}) for value in (1.5, "0.8", True, float("nan"))),
     *(("max_tokens must be an integer of at least 1", {"max_tokens": value}) for value in (0, 1.5, True)),
@@ -214,9 +197,6 @@ def test_usage_counts_words_and_an_answer_longer_than_max_tokens_is_cut() -> Non
     assert (whole.content, whole.finish_reason) == ("17 * 23 = 391\n#### 391", "stop")
 
 
-# -- scripts ----------------------------------------------------------------------------------------------
-
-
 def scripted(request: ChatRequest) -> ChatReply:
     return reply_to(request, scripted=True)
 
@@ -234,7 +214,6 @@ def said(script: object, *results: str, tools: list[dict[str, Any]] | None = Non
 
 FIND: dict[str, Any] = {"tool": "find", "arguments": {"id": 7}}
 
-
 FOUND = ("find", {"id": 7})
 AS_OPENAI_HAS_IT = {"type": "function", "function": {"name": "find", "arguments": '{"id": 7}'}}
 SCRIPTS: dict[str, tuple[object, Sequence[str], list[object]]] = {
@@ -245,7 +224,6 @@ SCRIPTS: dict[str, tuple[object, Sequence[str], list[object]]] = {
     "a call in a list in a text": (f" [{json.dumps(FIND)}]", [], [FOUND]),
     "a call by name": ({"name": "find", "arguments": {"id": 7}}, [], [FOUND]),
     "a call as OpenAI has it": (AS_OPENAI_HAS_IT, [], [FOUND]),
-    "a number": (42, [], ["42"]),
     "a boolean": (True, [], ["true"]),
     "another object": ({"name": "Z\u00fcrich"}, [], ['{"name": "Z\u00fcrich"}']),
     "another object in a text": ('{"name": "find"}', [], ['{"name": "find"}']),

@@ -74,9 +74,10 @@ def test_a_client_of_the_config_asks_the_api_of_the_registry_if_it_can(client: A
     assert (found.client, found.api) == expected
 
 
-def test_without_a_type_the_provider_by_its_address_or_name_says_which_apis_it_has() -> None:
+def test_a_type_or_else_the_provider_by_its_address_or_name_says_which_api_is_asked() -> None:
     assert target("claude").client == "anthropic"
     assert target("claude", api_client_type="openai_chat_completions").client == "light"
+    assert target("m", base_url="http://localhost:1/v1", api_client_type="anthropic_messages").client == "anthropic"
     assert target("groq/llama").provider == "groq"
     assert target("demo/arithmetic").headers_from_state == {}
     assert target("vllm/Qwen", api_client_type="openai_chat_completions_token").client == "tokens"
@@ -130,16 +131,3 @@ def test_nothing_else_is_asked_at_prime(
     found = target(name, env=env, environ=environ, **table)
     assert found.provider == provider
     assert found.base_url != "https://api.pinference.ai/api/v1"
-
-
-@pytest.mark.parametrize(
-    ("api", "client"),
-    [
-        ("openai_chat_completions", "light"),
-        ("openai_completions", "completions"),
-        ("openai_chat_completions_token", "tokens"),
-        ("anthropic_messages", "anthropic"),
-    ],
-)
-def test_each_type_of_client_can_be_named_for_an_address(api: Any, client: str) -> None:
-    assert target("m", base_url="http://localhost:8000/v1", api_client_type=api).client == client

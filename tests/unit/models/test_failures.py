@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import pytest
 
-from pytest_osmosis.errors import ModelError
 from pytest_osmosis.models.failures import Failures, causes_of
 from tests.server_answers import FAILING, REPLYING, Failing, Replying
 from tests.unit.models.talking import CHAT_CLIENTS, CLIENTS, HAS_LITELLM, failure_of, kind, reply_of
@@ -24,14 +23,11 @@ def blamed(status: int) -> tuple[str, bool, str]:
     return "provider", systemic == "no", systemic
 
 
-def failure(status: int) -> ModelError:
-    now = datetime.now(UTC)
-    return Failures("http://model/v1", "http://model/v1/chat/completions").of_status(status, {}, "", now=now)
-
-
 @pytest.mark.parametrize("status", range(400, 500))
 def test_only_a_request_that_is_wrong_counts_as_the_models_failure(status: int) -> None:
-    error = failure(status)
+    failures = Failures("http://model/v1", "http://model/v1/chat/completions")
+
+    error = failures.of_status(status, {}, "", now=datetime.now(UTC))
 
     assert (error.boundary, error.retryable, error.systemic, error.status) == (*blamed(status), status)
 

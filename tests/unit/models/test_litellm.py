@@ -37,7 +37,6 @@ def openai_at(server: ChatServer) -> dict[str, str]:
 
 
 async def failed(model_path: str, behaviour: Behaviour) -> Any:
-    """The error of a model at a server that behaves so."""
     with ChatServer(behaviour) as server:
         return await raised_by(ModelError, asked(model_path, anthropic_at(server) | openai_at(server)))
 

@@ -55,9 +55,6 @@ async def reply_of(*items: Any, **fields: Any) -> ChatReply:
         return await ask(server)
 
 
-# -- requests ---------------------------------------------------------------------------------------------
-
-
 async def test_a_request_stores_nothing_and_asks_for_the_reasoning() -> None:
     stateless = {"store": False, "include": ["reasoning.encrypted_content"]}
     assert await sent(seed=7) == {"model": "served", "input": PROMPT, **stateless}, "and has no seed"
@@ -126,9 +123,6 @@ async def test_a_key_that_the_api_lacks_is_named(key: str) -> None:
     assert kind(caught.value) == ("provider", False, "until_success", None), "no run says anything about the model"
 
 
-# -- replies ----------------------------------------------------------------------------------------------
-
-
 async def test_items_become_a_message_that_has_them_only_if_chat_completions_cannot_represent_it() -> None:
     reply = await reply_of(THOUGHT, text("I multiply."), CALL)
     assert reply.message == {
@@ -186,9 +180,6 @@ async def test_an_answer_that_is_none_fails(name: str) -> None:
         assert kind(await raised_by(ModelError, ask(server))) == expected
 
 
-# -- what goes back ---------------------------------------------------------------------------------------
-
-
 async def items_after(reply: ChatReply, **changes: Any) -> list[Any]:
     """The items that are sent for the message of a reply, with `changes` by user code."""
     return list((await sent(messages=[*PROMPT, {**reply.message, **changes}]))["input"][1:])
@@ -214,9 +205,6 @@ async def test_a_model_that_does_not_reason_is_asked_for_no_reasoning() -> None:
             for _ in range(2):
                 assert (await model.chat(ChatRequest(PROMPT))).content == "42"
     assert [body["include"] for body in server.bodies] == [["reasoning.encrypted_content"], [], []]
-
-
-# -- the choice of an API ---------------------------------------------------------------------------------
 
 
 def at_openai(environ: Mapping[str, str] | None = None, **fields: Any) -> ModelTarget:

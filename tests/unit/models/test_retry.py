@@ -44,9 +44,6 @@ async def test_an_error_does_not_keep_the_answer_that_it_is_about() -> None:
     assert not [value for value in kept if isinstance(value, (str, bytes, bytearray)) and len(value) > 10_000]
 
 
-# -- the probe -----------------------------------------------------------------------------------------------
-
-
 async def probed(server: ChatServer) -> ModelError | None:
     async with model_at(server.base_url, path="m") as model:
         return await probe(model, timeout_s=TIMEOUT_S)
@@ -82,11 +79,3 @@ async def test_the_probe_reports_what_every_request_may_meet_and_ignores_what_pa
         error = await probed(server)
     assert (error and (error.boundary, error.systemic)) == found
     assert len(server.requests) == 1
-
-
-async def test_the_probe_reports_an_unreachable_server(unused_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_osmosis.models.SECOND_TRY_AFTER_S", 0.0)
-    async with model_at(f"http://127.0.0.1:{unused_port}/v1") as model:
-        error = await probe(model)
-    assert error is not None
-    assert (error.systemic, error.retryable) == ("until_success", True)

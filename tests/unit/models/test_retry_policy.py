@@ -76,13 +76,6 @@ def failed_at(replica: str) -> ModelError:
     return error
 
 
-async def test_the_caller_is_told_how_each_request_ended() -> None:
-    told: list[ModelError | None] = []
-    errors = [busy(), busy()]
-    await answered(Scripted(*errors, REPLY), on_result=told.append)
-    assert told == [*errors, None]
-
-
 async def test_a_request_that_a_replica_failed_moves_and_is_no_retry_and_needs_none() -> None:
     told: list[ModelError | None] = []
     n_moves = 0
@@ -91,10 +84,11 @@ async def test_a_request_that_a_replica_failed_moves_and_is_no_retry_and_needs_n
         nonlocal n_moves
         n_moves += 1
 
-    model = Scripted(failed_at("a"), failed_at("b"), busy(), REPLY)
+    error = busy()
+    model = Scripted(failed_at("a"), failed_at("b"), error, REPLY)
     found = await answered(model, on_result=told.append, moved=moved)
     assert [request.failed_at for request in model.requests] == [(), ("a",), ("a", "b"), ()]
-    assert (found, n_moves, len(told)) == (Answered(REPLY, 1), 2, 2)
+    assert (found, n_moves, told) == (Answered(REPLY, 1), 2, [error, None])
     found = await answered(Scripted(failed_at("a"), REPLY), policy=RetryPolicy(max_retries=0))
     assert found == Answered(REPLY, 0)
 
@@ -200,9 +194,6 @@ async def test_no_time_at_all_is_too_little_for_a_request_or_a_retry_but_half_a_
     error = await failure(Scripted(busy(status=429, retry_after_s=90.0, systemic="until_success")), 0.5)
     assert str(error) == "no room; asked to wait 90 s, 0.5 s are left"
     assert (error.status, error.retry_after_s, error.systemic) == (429, 90.0, "until_success")
-
-
-# -- models that deny every request -------------------------------------------------------------------------
 
 
 def denying() -> Scripted:

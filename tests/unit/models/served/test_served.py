@@ -50,12 +50,10 @@ def test_a_body_that_is_not_an_object_is_refused(raw: bytes, text: str) -> None:
     ("field", "value", "text"),
     [
         ("messages", None, "messages must be a list of at least one object, each with a role"),
-        ("messages", [], "messages must be a list of at least one object"),
         ("messages", [{"content": "no role"}], "each with a role"),
         ("tools", {}, "tools must be a list of objects such as"),
         ("tools", ["multiply"], "tools must be a list of objects such as"),
         ("seed", True, "seed must be an integer, got True"),
-        ("seed", 1.5, "seed must be an integer, got 1.5"),
     ],
 )
 def test_a_field_of_a_wrong_type_is_refused(shape: ApiShape, field: str, value: Any, text: str) -> None:
@@ -122,8 +120,6 @@ def test_null_stands_for_a_missing_field_and_both_names_of_the_bound_on_tokens_a
     read = completions.read_request({"messages": conversation, "max_tokens": 5, "max_completion_tokens": 7})
     assert (read.chat.messages, read.chat.sampling) == (conversation, {"max_tokens": 7})
 
-
-# -- replies ----------------------------------------------------------------------------------------------
 
 CALLS = [{"id": "call_1", "type": "function", "function": {"name": "add", "arguments": "{}"}}]
 SAID: dict[str, Any] = {"role": "assistant", "content": "391"}
@@ -194,9 +190,6 @@ def test_a_stream_of_completions_has_its_tokens_only_if_they_are_asked_for() -> 
         assert done == "data: [DONE]"
         usages = [json.loads(chunk.removeprefix("data: ")).get("usage") for chunk in chunks]
         assert [usage["prompt_tokens"] for usage in usages if usage] == expected
-
-
-# -- errors -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
