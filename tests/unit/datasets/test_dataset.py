@@ -94,15 +94,6 @@ def test_rows_read_back_equal_in_any_order(suffix: str, write: Writer, rows: Any
             assert row.messages[-1] == {"role": "user", "content": records[index]["user_prompt"]}
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("4", 4), ("4.5", 4.5), ('"4"', "4"), ("null", None), ("[1, {}]", [1, {}]), ("false", False), ('""', "")],
-)
-def test_ground_truth_keeps_its_json_type(opened: Opened, text: str, expected: object) -> None:
-    actual = opened(f'{{"user_prompt": "2+2?", "ground_truth": {text}}}').row(0).ground_truth
-    assert (actual, type(actual)) == (expected, type(expected))
-
-
 ASKED, SYSTEM = {"role": "user", "content": "2+2?"}, {"role": "system", "content": "Be brief."}
 DEVELOPER = {"role": "developer", "content": "Be brief."}
 CHAT: list[dict[str, Any]] = [
