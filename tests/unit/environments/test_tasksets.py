@@ -19,11 +19,6 @@ from pytest_osmosis.rewards.graders import Reward
 from pytest_osmosis.rollouts.environment import EnvironmentSource
 
 
-class Rubric:
-    async def score_rollout(self, state: Any) -> None:
-        state["reward"] = 0.0
-
-
 class Taskset:
     async def init_group(self, task: str, num_rollouts: int) -> Any:
         raise NotImplementedError
@@ -39,7 +34,7 @@ class Environment:
 
     score_rollouts = True
     requires_group_rollouts = False
-    rubric = Rubric()
+    rubric = SimpleNamespace(score_rollout=None)
     taskset = Taskset()
     harness = Harness()
 
@@ -119,9 +114,6 @@ def test_a_module_for_both_is_a_taskset_where_verifiers_has_no_environments(
     assert is_taskset(module) is found
 
 
-# -- rubrics ----------------------------------------------------------------------------------------------
-
-
 class EitherWay:
     """Gives a reward that says by which method it was given."""
 
@@ -142,11 +134,9 @@ def member(name: str, **members: Any) -> Any:
     return SimpleNamespace(rubric=SimpleNamespace(score_rollout=score_rollout), env_map=members)
 
 
-OF_0_1_13 = {"info": None, "task": "a"}
-OF_A_LIST = {"info": {"env_id": ["a"], "n": 1}, "task": "b"}
-
-
-@pytest.mark.parametrize("route", [{"info": {"env_id": "a"}}, OF_A_LIST, OF_0_1_13])
+@pytest.mark.parametrize(
+    "route", [{"info": {"env_id": "a"}}, {"info": {"env_id": ["a"], "n": 1}, "task": "b"}, {"info": None, "task": "a"}]
+)
 async def test_the_member_of_a_state_scores_it(route: dict[str, Any]) -> None:
     group, state = member("group", a=member("a"), b=member("b")), {**route}
 

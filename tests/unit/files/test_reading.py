@@ -104,8 +104,3 @@ def test_what_is_no_text_is_named(tmp_path: Path, raw: bytes, expected: str) -> 
     with pytest.raises(FileFault) as raised:
         read_text(tmp_path / "x", most_bytes=100)
     assert str(raised.value) == expected
-
-
-def test_a_byte_order_mark_can_be_allowed(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"\xef\xbb\xbfA=1")
-    assert read_text(tmp_path / "x", byte_order_mark=True) == "A=1"

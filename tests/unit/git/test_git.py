@@ -50,7 +50,6 @@ def worktrees() -> Iterator[Worktrees]:
 
 
 def holder(repository: Path) -> tuple[subprocess.Popen[str], Path]:
-    """Start a process that holds a worktree."""
     process = subprocess.Popen([sys.executable, "-c", HOLDER, str(repository)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process.stdout as lines:
@@ -58,7 +57,6 @@ def holder(repository: Path) -> tuple[subprocess.Popen[str], Path]:
 
 
 def disturbed(repository: Path) -> tuple[str, ...]:
-    """Everything of the user's that a worktree might disturb."""
     asked = [
         ("status", "--porcelain", "--branch"), ("stash", "list"), ("for-each-ref",), ("worktree", "list"),
         ("config", "--list", "--local"), ("rev-parse", "HEAD"), ("reflog",),
@@ -198,10 +196,6 @@ def test_a_branch_is_the_local_one_or_else_that_of_origin(repository: Path, tmp_
 
     assert (found.sha, found.title) == (mine, f"{mine[:7]} (branch main)")
     assert commit_of(clone, "branch", "early").sha == git(repository, "rev-parse", "early")
-
-
-def test_a_workspace_may_be_a_folder_of_the_repository(repository: Path) -> None:
-    assert commit_of(repository / "evals", "branch", "early").subfolder == PurePosixPath("evals")
 
 
 @pytest.mark.parametrize("name", ["erly", "early~0", "early^", "HEAD", "-h", "refs/heads/early", "early:rewards.py"])

@@ -91,8 +91,7 @@ def test_the_time_of_a_test_is_what_it_used_of_the_machine_and_waited() -> None:
 
 
 def test_a_function_that_always_leaves_a_process_behind_does_not_fill_the_machine() -> None:
-    limits = LabLimits(waiting_s=60)
-    process = LabProcess(TARGETS["leaves_a_fork"], TimeBudget(ENOUGH_S), limits=limits)
+    process = LabProcess(TARGETS["leaves_a_fork"], TimeBudget(ENOUGH_S), limits=LabLimits(waiting_s=60))
     before = children()
 
     most = 0
@@ -140,9 +139,6 @@ def children() -> set[psutil.Process]:
             if not any("guarding.py" in word for word in process.cmdline()):
                 found.add(process)
     return found
-
-
-# -- a tree of processes, as the lab sees and ends it -----------------------------------------------------
 
 
 MEMORY_MB = 30

@@ -155,7 +155,6 @@ def root(tmp_path: Path) -> Path:
 
 
 def requested(root: Path, *args: object, file: str = "inner/tests/deep/test_x.py", **kwargs: object) -> MarkerRequest:
-    """Return the request of a marker with these arguments."""
     return request_of(args, kwargs, WHERE, root / file, root)
 
 
