@@ -45,8 +45,6 @@ JSON = st.recursive(
 FULL = Path("/dev/full")
 EVENTS = st.lists(st.dictionaries(TEXTS, JSON, max_size=4).map(lambda event: {**event, "ev": "other"}), max_size=5)
 """Events of a later version."""
-
-
 OTHERS = [{"ev": "other", "n": n} for n in (1, 2, 3)]
 ONE, TWO, THREE = map(encode, OTHERS)
 
@@ -216,8 +214,6 @@ def test_an_error_says_what_is_wrong_with_a_checksum(tmp_path: Path, line: bytes
 
 DELETE = "delete that line to read the others"
 RESTORE = "restore it or begin a new eval run, because without that line the others would be read wrongly"
-
-
 ABOUT = {
     "session": (LINES[0][:-9] + b"x" + LINES[0][-8:], RESTORE),
     "a part of a session": (LINES[0][:40] + b"\n" + LINES[0][41:], RESTORE),
@@ -290,8 +286,6 @@ def test_a_journal_has_one_writer_and_one_that_cannot_be_opened_no_lock(tmp_path
     assert holder_of(RunDirectory(tmp_path)) is None
     Journal.reopen(journal.path).close()
 
-
-# -- the last lines of a file ----------------------------------------------------------------------------------
 
 WHOLE = st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), max_size=20)
 TORN_LINE = st.binary(max_size=20).map(lambda line: line.replace(b"\n", b""))

@@ -345,15 +345,6 @@ def test_one_process_at_a_time_holds_the_lock(tmp_path: Path, start: Start) -> N
     assert line_of(start(HOLD)) == "taken"
 
 
-def test_the_lock_of_a_killed_process_is_taken_over(tmp_path: Path, start: Start) -> None:
-    first = start(HOLD)
-    line_of(first)
-    first.kill()
-    first.communicate()
-    assert holder_pid(tmp_path) is None
-    assert line_of(start(HOLD)) == "taken"
-
-
 @pytest.mark.slow
 def test_of_many_that_take_over_at_once_one_succeeds(tmp_path: Path, start: Start) -> None:
     for _ in range(3):

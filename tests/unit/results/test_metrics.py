@@ -31,7 +31,7 @@ from pytest_osmosis.results.entry_table import EntryTable, entry_table
 from pytest_osmosis.results.publish import published
 from pytest_osmosis.results.results import Results, causes_of
 from pytest_osmosis.results.totals import JudgeTotals, MetricSummary, judge_totals, metric_summaries
-from pytest_osmosis.stats import compare, compare_unpaired, holm
+from pytest_osmosis.stats import compare, holm
 from pytest_osmosis.verdicts.comparison import EntryDifference
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.golden import Golden
@@ -240,14 +240,6 @@ def test_each_entry_is_compared_with_the_first_row_by_row_and_p_is_corrected_tog
     assert [found.p_adjusted for found in table.differences] == holm([each.p for each in paired])
     assert [found.meaning for found in table.differences] == ["better", "chance"]
     assert [found.meaning for found in table_of({"b": BETTER, "a": FIRST}).differences] == ["worse"]
-
-
-def test_entries_with_other_rows_are_compared_unpaired() -> None:
-    found = difference(table_of({"a": FIRST, "b": OTHERS}), "b")
-
-    expected = compare_unpaired([1.0] * 20, [1.0, 0.0] * 10)
-    assert not found.paired
-    assert (found.rows, found.first_rows, found.p_value, found.interval) == (20, 20, expected.p, expected.interval)
 
 
 def test_figures_are_those_of_each_entry() -> None:

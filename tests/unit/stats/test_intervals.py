@@ -110,9 +110,6 @@ def test_no_values_and_values_outside_the_range_have_no_interval(rows: list[list
         gaffke(rows)
 
 
-# -- coverage ---------------------------------------------------------------------------------------------
-
-
 @settings(max_examples=30, deadline=None)
 @given(st.dictionaries(st.sampled_from([0.0, 0.2, 0.4, 0.8, 1.0]), st.integers(1, 30), min_size=1), st.floats(0, 1))
 def test_the_measured_coverage_is_that_of_the_printed_interval(rows: dict[float, int], truth: float) -> None:

@@ -134,9 +134,6 @@ def test_evals_that_agree_on_every_row_show_no_difference_and_their_interval_has
     assert result.interval.low == -result.interval.high < -0.1
 
 
-# -- the interval and the test agree ----------------------------------------------------------------------
-
-
 def shares(runs: int) -> st.SearchStrategy[float]:
     return st.integers(0, runs).map(lambda passed: passed / runs)
 
@@ -208,9 +205,6 @@ def test_a_large_change_among_thousands_of_small_ones_is_drawn_with_its_sign() -
 
     tails = [math.erfc((observed - sign * large) / spread / math.sqrt(2)) / 2 for sign in (1, -1)]
     assert p == pytest.approx(sum(tails), abs=0.015)
-
-
-# -- symmetry, and what is refused ------------------------------------------------------------------------
 
 
 @settings(max_examples=25, deadline=None)

@@ -137,16 +137,14 @@ def test_a_value_and_its_bound_look_different_if_they_are(value: float, bound: f
 PACKAGE = Path(pytest_osmosis.__file__).parent
 
 
-OWN = ("/evals/rewards.py", f"{PACKAGE}-of-mine/agent.py")
-OTHERS = (
-    *(str(PACKAGE / "host/core.py"), os.__file__, "<frozen importlib._bootstrap>", "<string>"),
-    "/evals/.venv/lib/python3.12/site-packages/openai/client.py",
-    "/usr/lib/python3/dist-packages/numpy/core.py",
-)
-
-
 def test_only_files_that_the_user_wrote_are_the_users_own() -> None:
-    assert [file for file in OWN + OTHERS if user_code.is_users_own(file)] == [*OWN]
+    own = ["/evals/rewards.py", f"{PACKAGE}-of-mine/agent.py"]
+    others = [
+        *(str(PACKAGE / "host/core.py"), os.__file__, "<frozen importlib._bootstrap>", "<string>"),
+        "/evals/.venv/lib/python3.12/site-packages/openai/client.py",
+        "/usr/lib/python3/dist-packages/numpy/core.py",
+    ]
+    assert [file for file in own + others if user_code.is_users_own(file)] == own
 
 
 def test_our_files_are_recognised_in_tracebacks_and_without_a_frame_nothing_is_user_code() -> None:

@@ -418,7 +418,6 @@ def journal(tmp_path: Path) -> Path:
 
 
 def indexed(journal: Path, *events: Event) -> JournalIndex:
-    """The index of a journal with these events."""
     journal.write_bytes(b"".join(map(encode, events)))
     index = JournalIndex(journal)
     index.read()
@@ -502,14 +501,6 @@ def test_a_damaged_line_is_an_error_each_time_and_what_was_before_it_stays(journ
 
 def rollout_of(index: JournalIndex, row: int) -> Any:
     return json.loads(index.conversation(RunId(row, 0)) or b"")["rollout"]
-
-
-def test_conversations_are_read_from_a_journal_that_has_grown(journal: Path) -> None:
-    index = indexed(journal, began(), loaded(), rollout(0))
-    with journal.open("ab") as file:
-        file.write(encode(rollout(1)))
-    index.read()
-    assert [rollout_of(index, row) for row in range(2)] == [rollout(0), rollout(1)]
 
 
 def test_a_conversation_is_read_of_a_line_that_replaces_a_torn_one(journal: Path) -> None:
