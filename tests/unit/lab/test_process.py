@@ -18,9 +18,9 @@ from pytest_osmosis.addons.lab.calls import CallInput
 from pytest_osmosis.addons.lab.process import MOST_PROCESSES, LabLimits, LabProcess, TimeBudget, end_tree, usage_of
 from pytest_osmosis.addons.lab.target import targets_in
 from pytest_osmosis.errors import CodeError
-from tests.plugin.workspaces import wait_until
 from tests.raised import raised
 from tests.unit.lab import hostile
+from tests.unit.processes.test_processes import ended
 
 TARGETS = {target.name: target for target in targets_in(hostile, Path(hostile.__file__), plain=True)}
 ENOUGH_S = 300.0
@@ -182,11 +182,4 @@ def test_what_descendants_use_counts_until_they_are_ended() -> None:
     assert before.cpu_s > 0
     assert before.processes >= 2
     assert after == (0.0, 0.0, 0, False)
-    wait_until(lambda: has_ended(child), "the end of the child")
-
-
-def has_ended(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
+    assert ended(child.pid)

@@ -82,15 +82,6 @@ def guards_of(pid: int) -> list[int]:
     return found
 
 
-def test_a_group_ends_with_a_killed_process() -> None:
-    with starter("pid = child(); GUARD.watch(pid); print(pid, flush=True); time.sleep(600)") as process:
-        (pid,) = ids_printed_by(process)
-        assert is_alive(pid)
-        guard = guard_of(process.pid)
-        process.kill()
-    assert ended(pid, *guard)
-
-
 def test_a_group_ends_though_all_children_of_its_process_are_killed_first() -> None:
     code = """
     leader = subprocess.Popen(["sh", "-c", "sleep 600 & echo $!; wait"], stdout=subprocess.PIPE, start_new_session=True)

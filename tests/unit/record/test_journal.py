@@ -111,10 +111,9 @@ def test_a_torn_last_line_is_skipped_and_removed_when_the_journal_goes_on(tmp_pa
     assert path.read_bytes() == ONE + THREE
 
 
-BAD = (b"{\n", b"\n", b"\xff\n", b"3\n", b"\0\0\0\0\n", *map(with_checksum, (b"\xff}", b"3}", b'{"ev":"other"}}')))
-
-
-@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize(
+    "bad", [b"{\n", b"\n", b"\xff\n", b"3\n", b"\0\0\n", *map(with_checksum, (b"\xff}", b"3}", b'{"ev":"other"}}'))]
+)
 def test_an_error_names_any_other_bad_line(tmp_path: Path, bad: bytes) -> None:
     fault = fault_of(written(tmp_path / "journal.jsonl", ONE, bad, THREE))
     assert re.search(r"journal\.jsonl:2: not a journal line: .*; the file was damaged; ", fault)
@@ -352,7 +351,6 @@ BEGAN = {"ev": "began", "at": "2026-11-22T12:00:00.000+00:00", "pid": 1, "machin
 
 
 def journal(folder: Path, *events: Mapping[str, Any]) -> Path:
-    """Write a journal, in a folder of its own."""
     path = folder / str(len(list(folder.iterdir()))) / "journal.jsonl"
     path.parent.mkdir()
     path.write_bytes(b"".join(map(encode, events)))

@@ -69,8 +69,6 @@ def results(minute: int, status: str = "finished", by: str | None = None, reason
 
 
 STOPPED = ended(5, "stopped", "interrupted")
-
-
 FIRST = [began(0), *SESSION]
 INTERRUPTED = results(6, "stopped", "interrupt", "x")
 NOBODY: dict[str, tuple[list[dict[str, Any]], dict[str, Any] | None, str, str | None]] = {
@@ -268,15 +266,15 @@ def test_hosts_may_have_begun_what_they_were_handed(tmp_path: Path) -> None:
     assert in_flight.most() == 1
 
 
-ENDINGS: list[tuple[StopReason, bool, Ending]] = [
-    *(("decided", False, "finished"), ("closed", True, "finished"), ("closed", False, "stopped")),
-    *(("interrupt", False, "stopped"), ("maxfail", False, "stopped"), ("requested", False, "stopped")),
-    *(("max_tokens", False, "stopped"), ("max_cost_usd", False, "stopped"), ("max_duration_s", False, "stopped")),
-    *(("systemic", True, "failed"), ("journal", False, "failed"), ("max_errors", False, "failed")),
-]
-
-
-@pytest.mark.parametrize(("reason", "all_done", "ending"), ENDINGS)
+@pytest.mark.parametrize(
+    ("reason", "all_done", "ending"),
+    [
+        *(("decided", False, "finished"), ("closed", True, "finished"), ("closed", False, "stopped")),
+        *(("interrupt", False, "stopped"), ("maxfail", False, "stopped"), ("requested", False, "stopped")),
+        *(("max_tokens", False, "stopped"), ("max_cost_usd", False, "stopped"), ("max_duration_s", False, "stopped")),
+        *(("systemic", True, "failed"), ("journal", False, "failed"), ("max_errors", False, "failed")),
+    ],
+)
 def test_the_reason_of_a_stop_tells_its_status(reason: StopReason, all_done: bool, ending: Ending) -> None:
     assert ending_of(Stop(reason, "text"), all_done=all_done) == ending
     assert ending_of(None, all_done=all_done) == "finished"

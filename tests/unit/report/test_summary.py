@@ -68,10 +68,6 @@ def all_lines(results: Results) -> list[str]:
     return [*summary_lines(results), "", *verdict_lines(results)]
 
 
-def summary(results: Results) -> str:
-    return "\n".join(all_lines(results))
-
-
 STARTED_AT = "2026-11-20T14:03:59.000+00:00"
 
 
@@ -104,7 +100,6 @@ def since_last_run(better: int, worse: int, p: float, changed: int) -> LastRun:
 
 
 def one(**fields: Any) -> Results:
-    """Return the results of an eval with one run that passed."""
     return replace(results_of([finished({A: 1.0})]), **fields)
 
 
@@ -124,7 +119,6 @@ BETTER, WORSE = Pair(0, 0, [True], [False]), Pair(0, 0, [False], [True])
 
 
 def evals() -> dict[str, Results]:
-    """Return evals by what is to be seen in their summaries."""
     twenty = results_of([finished({A: 1.0}, row) for row in range(20)])
     six_worse = against_baseline("b.json", Matched([WORSE] * 6 + [Pair(0, 0, [True], [True])] * 94))
     return {
@@ -237,7 +231,7 @@ def answered(equal: int, rows: int = 10, *, passes: int = 1, extra: dict[str, An
         for row in range(rows)
         for run in range(2)
     ]
-    return summary(results_of(records, n=2, extra=extra))
+    return "\n".join(all_lines(results_of(records, n=2, extra=extra)))
 
 
 def test_equal_answers_in_most_rows_are_reported_unless_they_are_right() -> None:
@@ -357,7 +351,6 @@ CHANGED_OF_FIVE = [Pair(0, 0, [True, False], [False]), Pair(12, 12, [True, False
 
 
 def last_lines() -> dict[str, Iterable[str]]:
-    """Return lines by what is to be seen in them."""
     whole = part([finished({A: 1.0}), finished({A: 0.0}, 1), failed("provider", 2)])
     return {
         "interrupted before many": stopped("interrupt", "interrupted", never(1_001)),

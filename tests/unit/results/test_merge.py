@@ -127,7 +127,6 @@ def facts_of(shard: Results) -> ShardFacts:
 
 
 def told(shard: Results, **provenance: Any) -> Results:
-    """The shard with other members of its provenance."""
     return replace(shard, provenance={**shard.provenance, **provenance})
 
 

@@ -30,7 +30,7 @@ from pytest_osmosis.report.statistics import metric_lines
 from pytest_osmosis.results.entry_table import EntryTable, entry_table
 from pytest_osmosis.results.publish import published
 from pytest_osmosis.results.results import Results, causes_of
-from pytest_osmosis.results.totals import JudgeTotals, MetricSummary, judge_totals, metric_summaries
+from pytest_osmosis.results.totals import JudgeTotals, judge_totals, metric_summaries
 from pytest_osmosis.stats import compare, holm
 from pytest_osmosis.verdicts.comparison import EntryDifference
 from pytest_osmosis.verdicts.pass_rule import PassRule
@@ -51,13 +51,6 @@ RECORDS = [
     pending(5),
     told(rolled(6), rollout={"turns": 1000.0}),
 ]
-
-
-def test_each_metric_is_summarized_over_the_runs_that_reported_it() -> None:
-    assert metric_summaries(RECORDS, [A]) == {
-        "rollout": {"turns": MetricSummary(3.0, 2.0, 5.0, 3)},
-        A: {"f1": MetricSummary(0.25, 0.0, 0.5, 2), "turns": MetricSummary(-1.0, -1.0, -1.0, 1)},
-    }
 
 
 def test_numbers_whose_sum_is_too_large_have_a_mean_and_an_eval_without_metrics_no_table() -> None:

@@ -192,15 +192,18 @@ def test_a_verdict_holds_for_every_outcome_of_the_unmeasured_runs(ends: Any, mos
         assert {decide(gate, filled).state for filled in outcomes_of(runs, most)} == {state}
 
 
-def test_power_is_the_chance_to_fail_5_points_below_the_minimum_and_proofs_notice_every_drop() -> None:
-    power = decide(rule(0.7), tally(35, 15, 0)).power
-    proof = decide(GateRule("pass_rate", 0.7, "lower"), tally(30, 10, 0)).power
+def power_of(gate: GateRule, passed: int, not_passed: int) -> Power:
+    found = decide(gate, tally(passed, not_passed, 0)).power
+    assert found is not None
+    return found
 
-    assert power is not None
+
+def test_power_is_the_chance_to_fail_5_points_below_the_minimum_and_proofs_notice_every_drop() -> None:
+    power, proof = power_of(rule(0.7), 35, 15), power_of(GateRule("pass_rate", 0.7, "lower"), 30, 10)
+
     assert power.chance == pytest.approx(binomial_below(35, 50, 0.65), abs=0.005)
     # a gate on 80 rows fails below 56 passes, and (55.5 / 80 - 0.65) / sqrt(0.65 * 0.35 / 80) = 0.82 is below 0.8416
     assert power.rows == 81
-    assert proof is not None
     assert proof.chance > 0.95
     assert proof.rows == 1
 
@@ -220,23 +223,19 @@ def test_scores_that_are_far_too_large_have_a_verdict_without_a_power(kind: Any)
 @pytest.mark.parametrize("n_rows", [15, 20, 47, 100, 300])
 @pytest.mark.parametrize("minimum", [0.3, 0.7, 0.9])
 def test_power_is_close_to_the_share_of_evals_that_fail(n_rows: int, minimum: float) -> None:
-    power = decide(rule(minimum), tally(n_rows, 0, 0)).power
+    power = power_of(rule(minimum), n_rows, 0)
 
-    assert power is not None
     least = math.ceil(minimum * n_rows - 1e-9)
     assert power.chance == pytest.approx(binomial_below(least, n_rows, minimum - 0.05), abs=0.035)
 
 
 @pytest.mark.parametrize("kind", ["point", "upper"])
 def test_the_suggested_number_of_rows_reaches_the_power(kind: Any) -> None:
-    def power(passed: int, failed: int) -> Power:
-        found = decide(GateRule("pass_rate", 0.7, kind), tally(passed, failed, 0)).power
-        assert found is not None
-        return found
+    gate = GateRule("pass_rate", 0.7, kind)
+    few = power_of(gate, 21, 9)
 
-    few = power(21, 9)
     assert few.chance < 0.8
-    assert power(few.rows - 1, 0).chance < 0.8 <= power(few.rows, 0).chance
+    assert power_of(gate, few.rows - 1, 0).chance < 0.8 <= power_of(gate, few.rows, 0).chance
 
 
 @pytest.mark.parametrize("minimum", [0.0, 0.05])

@@ -213,7 +213,6 @@ def test_pages_are_strict_json_without_conversations_and_damaged_results_are_nam
 
 
 def store(home: Path, name: str, results: Mapping[str, Any]) -> Path:
-    """Store an eval run of this entry."""
     folder = home / f"{name}-20261123T000000Z-aaaaaa"
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text(json.dumps({**MANIFEST, "entry": name}))
