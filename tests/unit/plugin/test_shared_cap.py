@@ -29,6 +29,7 @@ from pytest_osmosis.plugin.session_options import read
 from pytest_osmosis.plugin.terminal import REMEDIES, _remedy
 from pytest_osmosis.record.run_record import RewardError, RunCounts, RunRecord
 from pytest_osmosis.results.totals import CassetteUse
+from tests.hostile.hostile_objects import ERRORS
 from tests.unit.made import A, failed, finished, results_of
 
 
@@ -116,13 +117,6 @@ def test_a_share_moves_once_it_was_really_given_back() -> None:
 SOUND = Verdict("sound", "holds", "as it should", 1.0)
 
 
-class Opaque(Exception):
-    """An error that nobody can look at."""
-
-    def __getattribute__(self, name: str) -> Any:
-        raise ZeroDivisionError(name)
-
-
 class Sound:
     @pytest.hookimpl
     def pytest_osmosis_gate(self) -> Verdict:
@@ -165,7 +159,7 @@ def raising(error: BaseException) -> Verdict:
 EXIT, SKIP = partial(pytest.exit.Exception, "now"), partial(pytest.skip.Exception, "no")
 
 
-@pytest.mark.parametrize("error", [Opaque, partial(SystemExit, 0), GeneratorExit, EXIT, SKIP, RecursionError])
+@pytest.mark.parametrize("error", [ERRORS["dicte"], partial(SystemExit, 0), GeneratorExit, EXIT, SKIP, RecursionError])
 def test_a_hook_that_raises_costs_no_other(error: Callable[[], BaseException]) -> None:
     hooks = caller(Answering(lambda: raising(error())))
     broken, sound = hooks.call(GATE, "x.toml::x", results=None)

@@ -34,6 +34,7 @@ from pytest_osmosis.record.run_directory import RunDirectory, holder_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RewardError, RunNotes, RunRecord
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress, StoredRollouts, StoredScore
+from tests.unit.record.test_run_record import BEGAN
 
 TEXTS = st.text(st.characters(exclude_categories=())) | st.text()
 """Lone surrogates too: models and user code produce them."""
@@ -345,9 +346,6 @@ def rollout(row: int = 0, attempt: int = 1, said: str = "hi", **more: Any) -> di
 def score(name: str, value: float, row: int = 0, attempt: int = 1, **more: Any) -> dict[str, Any]:
     fields = {"attempt": attempt, "ms": 2.0, "scores": {name: value}, "errors": {}, "output": {}}
     return {"ev": "score", "row": row, "run": 0, **fields, **more}
-
-
-BEGAN = {"ev": "began", "at": "2026-11-22T12:00:00.000+00:00", "pid": 1, "machine": "m", "resumed": False}
 
 
 def journal(folder: Path, *events: Mapping[str, Any]) -> Path:

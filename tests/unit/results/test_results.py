@@ -150,18 +150,6 @@ def test_a_stop_and_a_gate_are_published() -> None:
     assert (early, at_the_end["status"]) == ([True, False, False], "stopped")
 
 
-def test_runs_without_a_score_count_zero() -> None:
-    records = [finished({A: 1.0}, 0), failed("agent", 1), failed("provider", 2), finished({}, 3, errors={A: BROKE})]
-
-    results = results_of(records)
-
-    summary = results.by_function[A]
-    assert (summary.min, summary.max, summary.pass_rate) == (0.0, 1.0, 0.25)
-    assert (summary.n_runs, summary.n_measured, results.measured) == (4, 2, 2)
-    assert results.overall.pass_rate == 0.25
-    assert results.boundaries() == {"agent": 1, "provider": 1, "reward": 1}
-
-
 @pytest.mark.parametrize("boundary", ["model", "agent", "timeout", "provider"])
 def test_no_run_without_a_score_is_worth_more_than_the_worst_answer(boundary: Any) -> None:
     broken = [failed(boundary, row) for row in (1, 2)]
