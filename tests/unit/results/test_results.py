@@ -239,6 +239,8 @@ def test_the_numbers_agree_with_a_plain_count(kinds: list[Any], data: st.DataObj
     assert summary["measured"] == sum(kind in (1.0, 0.0, "agent") for kind in kinds)
     assert summary["pass_rate"] == (counted.count(1.0) / len(counted) if counted else None)
     assert summary["eval_fns"][A]["mean"] == summary["pass_rate"]
+    boundaries = {"agent": "agent", "provider": "provider", "unscored": "reward"}
+    assert summary["boundaries"] == {name: kinds.count(kind) for kind, name in boundaries.items() if kind in kinds}
 
 
 def side_by_side() -> Results:
