@@ -21,7 +21,7 @@ from pytest_osmosis.record.run_record import NO_NOTES, JudgeUse, RewardError, Ru
 from pytest_osmosis.results import results
 from pytest_osmosis.results.conclude import Conclusion, Rules
 from pytest_osmosis.results.entry_table import entry_table
-from pytest_osmosis.results.merge import MergedEval, merge, missing_text
+from pytest_osmosis.results.merge import MergedEval, merge
 from pytest_osmosis.results.publish import published, published_text
 from pytest_osmosis.results.read import read_head
 from pytest_osmosis.results.results import Results, ShardFacts, Throttling
@@ -183,7 +183,6 @@ def test_a_missing_shard_or_a_part_of_one_leaves_a_part_without_verdict(tmp_path
     assert [(verdict.state, verdict.text) for verdict in merged.results.verdicts] == [
         ("partial", "shard 2 of 3 is missing")
     ]
-    assert missing_text([2, 3], 8) == "shards 2, 3 of 8 are missing"
 
     first, second = shards_of(an_eval(), GATED, 2)
     missing = "only 1 of 3 runs of shard 2 of 2 selected"
