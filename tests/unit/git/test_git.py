@@ -166,21 +166,17 @@ def fault(folder: Path, key: Key, value: str) -> str:
     return str(error.value)
 
 
-@pytest.mark.parametrize("digits", [7, 12, 40])
-def test_a_commit_is_found_by_the_beginning_of_its_sha(repository: Path, digits: int) -> None:
+@pytest.mark.parametrize("digits", [7, 8, 40])
+def test_a_commit_is_found_by_the_beginning_of_its_sha_even_if_a_branch_has_that_name(
+    repository: Path, digits: int
+) -> None:
     first = git(repository, "rev-parse", "early")
+    git(repository, "branch", first[:8], "main")
 
     found = commit_of(repository, "commit_sha", first[:digits].upper())
 
     assert found == Commit(repository, PurePosixPath("."), first, first[:7])
     assert found.title == first[:7]
-
-
-def test_a_sha_is_never_taken_for_the_name_of_a_branch(repository: Path) -> None:
-    first, second = git(repository, "rev-parse", "early"), git(repository, "rev-parse", "main")
-    git(repository, "branch", first[:8], second)
-
-    assert commit_of(repository, "commit_sha", first[:8]).sha == first
 
 
 def test_a_branch_is_the_local_one_or_else_that_of_origin(repository: Path, tmp_path: Path) -> None:

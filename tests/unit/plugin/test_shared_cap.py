@@ -117,17 +117,11 @@ def test_a_share_moves_once_it_was_really_given_back() -> None:
 SOUND = Verdict("sound", "holds", "as it should", 1.0)
 
 
-class Sound:
-    @pytest.hookimpl
-    def pytest_osmosis_gate(self) -> Verdict:
-        return SOUND
-
-
 def caller(plugin: object) -> HookCaller:
     """Return the caller of a session with this plugin, and a sound one after it."""
     manager = pytest.PytestPluginManager()
     manager.add_hookspecs(specs)
-    for each in (Sound(), plugin):
+    for each in (Answering(lambda: SOUND), plugin):
         manager.register(each)
     config: Any = SimpleNamespace(hook=manager.hook, pluginmanager=manager)
     return HookCaller(config)
