@@ -17,6 +17,7 @@ import pytest
 
 from pytest_osmosis.git import WORKTREES, Commit, GitFault, GitQueries, GitQuery, GitState, Key, Worktrees, commit_of
 from tests.plugin.workspaces import wait_until
+from tests.raised import raised
 from tests.unit.git.repositories import commit, git
 
 HOLDER = """
@@ -161,9 +162,7 @@ def test_a_repository_in_a_folder_with_an_odd_name(tmp_path: Path, worktrees: Wo
 
 
 def fault(folder: Path, key: Key, value: str) -> str:
-    with pytest.raises(GitFault) as error:
-        commit_of(folder, key, value)
-    return str(error.value)
+    return str(raised(GitFault, commit_of, folder, key, value))
 
 
 @pytest.mark.parametrize("digits", [7, 8, 40])

@@ -30,6 +30,7 @@ from pytest_osmosis.plugin.terminal import REMEDIES, _remedy
 from pytest_osmosis.record.run_record import RewardError, RunCounts, RunRecord
 from pytest_osmosis.results.totals import CassetteUse
 from tests.hostile.hostile_objects import ERRORS
+from tests.raised import raised
 from tests.unit.made import A, failed, finished, results_of
 
 
@@ -264,9 +265,7 @@ NEEDED = {
 
 
 def problems(config: pytest.Config, environ: Mapping[str, str]) -> list[str]:
-    with pytest.raises(pytest.UsageError) as caught:
-        read(config, environ)
-    return list(map(str, caught.value.args))
+    return list(map(str, raised(pytest.UsageError, read, config, environ).args))
 
 
 def configured(pytester: pytest.Pytester, *words: str) -> pytest.Config:

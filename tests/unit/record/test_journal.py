@@ -34,6 +34,7 @@ from pytest_osmosis.record.run_directory import RunDirectory, holder_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RewardError, RunNotes, RunRecord
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress, StoredRollouts, StoredScore
+from tests.raised import raised
 from tests.unit.record.test_run_record import BEGAN
 
 TEXTS = st.text(st.characters(exclude_categories=())) | st.text()
@@ -59,9 +60,7 @@ def written(path: Path, *lines: bytes) -> Path:
 
 
 def fault_of(path: Path) -> str:
-    with pytest.raises(JournalError) as raised:
-        list(replay(path))
-    return str(raised.value)
+    return str(raised(JournalError, lambda: list(replay(path))))
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ from pytest_osmosis.record.run_directory import Holder, RunDirectory, RunLock, h
 from pytest_osmosis.record.run_record import Event
 from pytest_osmosis.record.submission import SubmissionNote, secrets_file_of
 from pytest_osmosis.text.names import shown
+from tests.raised import raised
 
 
 def began(minute: int, *, resumed: bool = False) -> dict[str, Any]:
@@ -415,9 +416,7 @@ def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("fcntl.flock", no_locks)
     directory = RunDirectory(tmp_path / "mine")
     directory.path.mkdir()
-    with pytest.raises(JournalError) as refused:
-        RunLock.take(directory)
-    assert str(refused.value) == (
+    assert str(raised(JournalError, RunLock.take, directory)) == (
         f"run mine: {shown(directory.path)} is on a file system without locks (No locks available), which keep two "
         "processes from writing an eval run at once; keep runs in another folder, with "
         "--osmosis-set output.dir=FOLDER or [output] dir"

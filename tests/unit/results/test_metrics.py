@@ -35,6 +35,7 @@ from pytest_osmosis.stats import compare, holm
 from pytest_osmosis.verdicts.comparison import EntryDifference
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.golden import Golden
+from tests.raised import raised
 from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of, rolled
 
 
@@ -189,10 +190,8 @@ def test_the_errors_of_several_tries_are_the_cause_of_the_first(remaining_s: flo
         waiting=lambda delay_s: contextlib.nullcontext(),
         rng=Random(0),
     )
-    with pytest.raises(ModelError) as raised:
-        asyncio.run(asked)
+    message = str(raised(ModelError, asyncio.run, asked))
 
-    message = str(raised.value)
     assert message != "the server answered 502 Bad Gateway"
     assert [cause.text for cause in causes_of([failed("provider", error=message)], RULE)] == ["502 Bad Gateway"]
 

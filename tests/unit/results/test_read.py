@@ -28,6 +28,7 @@ from pytest_osmosis.results.results import end_of, row_runs
 from pytest_osmosis.text.names import shown
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.comparison import Matched, Pair, RowRuns, changed_rows
+from tests.raised import raised
 from tests.unit.made import (
     BROKE,
     CONFIG,
@@ -71,9 +72,7 @@ def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stored:
 
 
 def refusal(path: Path, read: Callable[[Path], object] = read_results) -> str:
-    with pytest.raises(ResultsError) as caught:
-        read(path)
-    return str(caught.value)
+    return str(raised(ResultsError, read, path))
 
 
 def changed(place: tuple[Any, ...], value: Any) -> Any:
@@ -298,9 +297,7 @@ PENDING = [{"row_index": 0, "row_digest": "0" * 16, "run_index": 0, "reason": No
 
 
 def why_no_baseline(path: Path) -> str:
-    with pytest.raises(ConfigError) as caught:
-        read_baseline(path, "x.toml")
-    return str(caught.value)
+    return str(raised(ConfigError, read_baseline, path, "x.toml"))
 
 
 def test_differing_settings_are_named(stored: Stored) -> None:
