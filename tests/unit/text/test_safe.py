@@ -112,8 +112,8 @@ def test_a_sanitizer_learns_secrets_of_several_sources_and_of_one_name() -> None
 
 
 DURATIONS = {
-    0.0: "0.00 s", 0.89: "0.89 s", 0.994: "0.99 s", 0.996: "1.0 s", 3.21: "3.2 s", 59.94: "59.9 s",
-    59.96: "1 min 0 s", 119.6: "2 min 0 s", 3599.4: "59 min 59 s", 3599.6: "1 h 0 min", 7300.0: "2 h 1 min",
+    0.994: "0.99 s", 0.996: "1.0 s", 59.94: "59.9 s", 59.96: "1 min 0 s", 119.6: "2 min 0 s", 3599.4: "59 min 59 s",
+    3599.6: "1 h 0 min",
 }  # fmt: skip
 
 
@@ -258,8 +258,6 @@ def test_a_refusal_has_a_text(message: Mapping[str, Any], text: str | None) -> N
 
 
 Q, A, Q2, A2 = asked("q"), said("a"), asked("q2"), said("a2")
-
-
 BEGINS: dict[str, tuple[list[Any], list[Any], int]] = {
     "appended": ([Q], [Q, A], 1),
     "unchanged": ([Q, A, Q2], [Q, A, Q2], 3),
