@@ -19,7 +19,7 @@ from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.models.base import ChatReply, Message, Usage
 from pytest_osmosis.rollouts.environment import EnvironmentFault, EnvironmentSource
-from tests.unit.environments.test_tasksets import Context
+from tests.unit.environments.test_tasksets import context
 
 
 class InfraError(Exception):
@@ -66,9 +66,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 async def rolled(environment: Environment, retries: int) -> Any:
     setup = Setup(HostCode("roll", "/w", (), {}), rollout_retries=retries, agent_timeout_s=450.0)
-    agent = EnvironmentAgent(environment, setup, Concurrency(1, {}))
-    context: Any = Context()
-    return await agent.roll(context)
+    return await EnvironmentAgent(environment, setup, Concurrency(1, {})).roll(context())
 
 
 async def test_a_rollout_is_repeated_after_waits_that_double(waits: list[float]) -> None:

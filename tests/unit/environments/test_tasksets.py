@@ -46,16 +46,10 @@ class Environment:
         return await self.harness.run(input["task"], {"task": input["task"]})
 
 
-class Context:
-    """The members of a run's context that the agent reads."""
-
-    model = "m"
-    row_index = 0
-
-    def __init__(self) -> None:
-        self.metadata = {"input": {"task": "add"}}
-        self.sampling: dict[str, Any] = {}
-        self.base_url = self.api_key = ""
+def context() -> Any:
+    """Return the members of a run's context that the agent reads."""
+    metadata = {"input": {"task": "add"}}
+    return SimpleNamespace(model="m", row_index=0, metadata=metadata, sampling={}, base_url="", api_key="")
 
 
 SCORING: Any = {"row": 0, "run": 1, "attempt": 0, "messages": [], "record": {}, "environment": {}}
@@ -73,8 +67,7 @@ async def test_a_rollout_whose_process_is_gone_is_not_scored_and_a_score_that_it
 ) -> None:
     with pytest.raises(UnkeptState, match="scores as it rolls out"):
         await code.score([SCORING])
-    context: Any = Context()
-    code.keep(Key.of(SCORING), (await code.agent.roll(context)).state)
+    code.keep(Key.of(SCORING), (await code.agent.roll(context())).state)
     [reward] = await code.score([SCORING])
     assert not isinstance(reward, BaseException)
     assert (reward.score, code.is_grouped) == (0.5, False)
