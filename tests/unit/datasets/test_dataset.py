@@ -94,15 +94,6 @@ def test_rows_read_back_equal_in_any_order(suffix: str, write: Writer, rows: Any
             assert row.messages[-1] == {"role": "user", "content": records[index]["user_prompt"]}
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("4", 4), ("4.5", 4.5), ('"4"', "4"), ("null", None), ("[1, {}]", [1, {}]), ("false", False), ('""', "")],
-)
-def test_ground_truth_keeps_its_json_type(opened: Opened, text: str, expected: object) -> None:
-    actual = opened(f'{{"user_prompt": "2+2?", "ground_truth": {text}}}').row(0).ground_truth
-    assert (actual, type(actual)) == (expected, type(expected))
-
-
 ASKED, SYSTEM = {"role": "user", "content": "2+2?"}, {"role": "system", "content": "Be brief."}
 DEVELOPER = {"role": "developer", "content": "Be brief."}
 CHAT: list[dict[str, Any]] = [
@@ -122,7 +113,6 @@ ROWS: dict[str, tuple[str | dict[str, Any], dict[str, str], list[dict[str, Any]]
     "messages of a developer": ({"messages": [DEVELOPER, ASKED]}, {}, [DEVELOPER, ASKED], {}),
     "messages as JSON text": (f'messages,user_prompt\n"{CELL}",\n', {}, [ASKED], {}),
     "a prompt beside no messages": ("messages,user_prompt\n,2+2?\n", {}, [ASKED], {}),
-    "a ground truth in a CSV": ("user_prompt,ground_truth\n2+2?,4\n", {}, [ASKED], {"ground_truth": "4"}),
     "a label": ({"user_prompt": "2+2?", "Label": 4}, {}, [ASKED], {"ground_truth": 4}),
     "a label beside a ground truth": (
         {"user_prompt": "2+2?", "label": "a", "ground_truth": 4}, {}, [ASKED], {"label": "a", "ground_truth": 4},
@@ -246,15 +236,6 @@ def test_many_threads_read_rows_at_once_and_the_csv_field_limit_of_the_process_i
 
     with ThreadPoolExecutor(8) as pool:
         assert all(actual == [f"prompt {i}" for i in range(500)] for actual in pool.map(read_all, range(8)))
-
-
-def test_a_dataset_has_the_path_and_digest_of_its_file_and_no_row_beyond_it(opened: Opened, tmp_path: Path) -> None:
-    found = opened('{"user_prompt": "a"}')
-    assert found.path == tmp_path / "x.jsonl"
-    assert found.digest() == hashlib.sha256(b'{"user_prompt": "a"}').hexdigest()
-    for index in (-1, 1):
-        with pytest.raises(IndexError, match=f"row {index} of 1"):
-            found.row(index)
 
 
 @pytest.mark.parametrize("suffix", WRITERS)

@@ -34,23 +34,19 @@ def problem(workspace: Path, name: str) -> str:
     return str(raised(DatasetError, locate, workspace, name))
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".parquet"])
-@pytest.mark.parametrize("folder", ["datasets", "data"])
-def test_a_name_means_a_file_in_datasets_or_data(workspace: Path, folder: str, suffix: str) -> None:
-    put(workspace, f"{folder}/sums{suffix}", f"{folder}/other.jsonl")
-    assert locate(workspace, "sums") == workspace / folder / f"sums{suffix}"
-
-
 @pytest.mark.parametrize(
     ("wanted", "other", "name"),
     [
+        *((f"datasets/sums{suffix}", "datasets/other.jsonl", "sums") for suffix in (".jsonl", ".json", ".csv")),
+        ("data/sums.parquet", "data/other.jsonl", "sums"),
         ("data/sums.v2.jsonl", "data/sums.jsonl", "sums.v2"),
         ("examples/sums.csv", "data/sums.jsonl", "examples/sums.csv"),
         ("data/sums.csv", "data/sums.jsonl/", "sums"),
     ],
-    ids=["a name with a dot", "a file in the workspace", "a file before what is none"],
 )
-def test_a_name_leads_to_its_file(workspace: Path, wanted: str, other: str, name: str) -> None:
+def test_a_name_leads_to_its_file_in_datasets_or_data_or_the_workspace(
+    workspace: Path, wanted: str, other: str, name: str
+) -> None:
     put(workspace, wanted, other)
     assert locate(workspace, name) == workspace / wanted
 

@@ -14,8 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from pyarrow import parquet
 
 from pytest_osmosis.datasets import Dataset, check_rows, open_dataset
@@ -55,17 +53,6 @@ def test_rows_equal_those_of_the_same_data_in_jsonl_and_threads_read_groups_at_o
     with ThreadPoolExecutor(8) as pool:
         rows = list(pool.map(dataset.row, order))
     assert [row.messages[0]["content"] for row in rows] == [f"row {index}" for index in order]
-
-
-@settings(deadline=None, max_examples=25)
-@given(data=st.data())
-def test_rows_can_be_read_in_any_order_from_any_groups(tmp_path_factory: Any, data: st.DataObject) -> None:
-    prompts = [f"row {number}" for number in range(data.draw(st.integers(1, 30)))]
-    path = tmp_path_factory.mktemp("rows") / "x.parquet"
-    parquet.write_table(pa.table({"user_prompt": prompts}), path, row_group_size=data.draw(st.integers(1, 12)))
-    dataset = open_dataset(path)
-    for index in data.draw(st.permutations(range(len(prompts)))):
-        assert dataset.row(index).messages == [{"role": "user", "content": prompts[index]}]
 
 
 def test_memory_is_bounded_by_one_row_group(opened: Opened) -> None:

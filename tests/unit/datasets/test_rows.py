@@ -24,14 +24,11 @@ from tests.raised import raised
 from tests.unit.datasets.conftest import Opened, problem_of, problems_in
 
 GOOD = '{"user_prompt": "2+2?"}'
-
-
 Problems = Callable[..., str]
 
 
 @pytest.fixture
 def problem(opened: Opened) -> Problems:
-    """Return the problems with a dataset of this text."""
     return lambda *given, **columns: problem_of(lambda: opened(*given, **columns))
 
 
@@ -77,10 +74,7 @@ def test_integer_too_long_for_python_is_rejected(problem: Problems, name: str) -
     assert shown.startswith(f"data/{name}:1: row 0: not a usable number: Exceeds the limit (4300 digits)")
 
 
-NESTED = f'{{"user_prompt": {"[" * 100_000}{"]" * 100_000}}}'
-
-
-PROBLEMS = problems_in("problems", NESTED=NESTED)
+PROBLEMS = problems_in("problems", NESTED=f'{{"user_prompt": {"[" * 100_000}{"]" * 100_000}}}')
 
 
 @pytest.mark.parametrize(("name", "given", "expected"), PROBLEMS.values(), ids=PROBLEMS)

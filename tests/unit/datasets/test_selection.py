@@ -104,11 +104,6 @@ def test_repeated_prompts_are_one_warning_with_a_count(prompts: list[str], note:
     assert notes_of(row(number, prompt) for number, prompt in enumerate(prompts)) == (note,)
 
 
-def test_prompts_that_differ_in_another_message_are_not_the_same() -> None:
-    one = row(0, "2+2?")
-    assert notes_of([one, Row(1, [{"role": "system", "content": "Be brief."}, *one.messages], None, {}, 2)]) == ()
-
-
 def test_ground_truths_in_their_own_prompts_are_one_warning_with_a_count() -> None:
     assert notes_of([row(0, "17 * 23?", "391"), row(7, "17 * 24 is 408. 17 * 24?", "408")]) == (TOLD.format("7"),)
     many = [row(number, f"Say {number}.", number) for number in range(100, 112)]

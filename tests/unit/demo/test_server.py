@@ -9,8 +9,8 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -34,9 +34,6 @@ def body(**fields: Any) -> dict[str, Any]:
 async def served(**settings: Any) -> AsyncIterator[TestClient[Any, Any]]:
     async with TestClient(TestServer(application(**settings))) as client:
         yield client
-
-
-# -- round trips ------------------------------------------------------------------------------------------
 
 
 async def test_each_api_answers_whole_and_streamed() -> None:
@@ -73,9 +70,6 @@ async def test_it_is_served_under_further_names() -> None:
 
     assert [answer.status for answer in answers] == [200, 200]
     assert [model["id"] for model in listed["data"]] == ["demo/arithmetic", "arithmetic", "demo/judge", "gpt-5-mini"]
-
-
-# -- errors -----------------------------------------------------------------------------------------------
 
 
 async def test_an_error_has_the_shape_of_its_api() -> None:
@@ -119,9 +113,6 @@ async def test_with_an_api_key_requests_without_it_are_refused() -> None:
         assert (await answers[2].json())["error"]["code"] == "invalid_api_key"
 
 
-# -- counts -----------------------------------------------------------------------------------------------
-
-
 async def test_the_stats_count_requests_and_tokens() -> None:
     async with served() as client:
         for path in (CHAT, MESSAGES):
@@ -131,29 +122,20 @@ async def test_the_stats_count_requests_and_tokens() -> None:
     assert counts == {"requests": 2, "input_tokens": 2 * 5, "output_tokens": 2 * 7}
 
 
-# -- the command ------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def command(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    line = [sys.executable, "-m", "pytest_osmosis.demo", "--port=0", *arguments]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_prints_its_address_and_ends_quietly_by_a_signal(number: signal.Signals) -> None:
-    with command() as process:
-        assert process.stdout is not None
-        url = process.stdout.readline().removeprefix("demo/arithmetic serves ").removesuffix(" (Ctrl-C to stop)\n")
-        request = urllib.request.Request(f"{url}/chat/completions", json.dumps(body()).encode())
-        with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
-            assert answer.status == 200
-        process.send_signal(number)
-        rest, errors = process.communicate(timeout=DEADLINE_S)
+    line = [sys.executable, "-m", "pytest_osmosis.demo", "--port=0"]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().removeprefix("demo/arithmetic serves ").removesuffix(" (Ctrl-C to stop)\n")
+            request = urllib.request.Request(f"{url}/chat/completions", json.dumps(body()).encode())
+            with urllib.request.urlopen(request, timeout=DEADLINE_S) as answer:
+                assert answer.status == 200
+            process.send_signal(number)
+            rest, errors = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
 
     assert url.startswith("http://127.0.0.1:")
     assert (process.returncode, rest, errors) == (0, "", "")

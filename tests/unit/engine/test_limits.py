@@ -34,7 +34,6 @@ def granted(rate: Rate, amounts: Sequence[float], *, begin: float = 0.0, late_s:
 
 
 def most_in_a_minute(times: Sequence[float], amounts: Sequence[float]) -> float:
-    """Return the most that any 60 s hold."""
     taken = list(zip(times, amounts, strict=True))
     return max(sum(amount for at, amount in taken if begin <= at < begin + 60) for begin in times)
 
@@ -111,9 +110,6 @@ def test_each_pause_halves_the_runs_in_flight_down_to_one_and_refusals_in_it_onl
     assert seen[3] == 5
     assert seen == sorted(seen)
     assert seen[-1] == 8
-
-
-# -- permits -------------------------------------------------------------------------------------------------
 
 
 class AskingHosts:
@@ -235,13 +231,10 @@ def test_it_names_the_longest_waits_first_and_what_they_wait_for() -> None:
     assert waiting_for(many, 0, now=10.0).endswith("row4-run0 (agent: running for 6 s), 4 more under way")
 
 
-# -- hosts that wait for a place -----------------------------------------------------------------------------
-
 LACKS = "a host needs 2 CPUs"
 
 
 def spoken(notice: WaitNotice, until: int, waiting: Callable[[int], Waiting]) -> dict[int, str]:
-    """Return the notices of a clock's seconds."""
     said = {now: notice.check(float(now), waiting(now)) for now in range(until)}
     return {now: text for now, text in said.items() if text is not None}
 

@@ -19,7 +19,7 @@ from pytest_osmosis.errors import CodeError
 from pytest_osmosis.host.protocol import HostCode, Setup
 from pytest_osmosis.models.base import ChatReply, Message, Usage
 from pytest_osmosis.rollouts.environment import EnvironmentFault, EnvironmentSource
-from tests.unit.environments.test_tasksets import Context
+from tests.unit.environments.test_tasksets import context
 
 
 class InfraError(Exception):
@@ -64,11 +64,9 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return waited
 
 
-async def rolled(environment: Environment, retries: int, timeout_s: float = 450.0) -> Any:
-    setup = Setup(HostCode("roll", "/w", (), {}), rollout_retries=retries, agent_timeout_s=timeout_s)
-    agent = EnvironmentAgent(environment, setup, Concurrency(1, {}))
-    context: Any = Context()
-    return await agent.roll(context)
+async def rolled(environment: Environment, retries: int) -> Any:
+    setup = Setup(HostCode("roll", "/w", (), {}), rollout_retries=retries, agent_timeout_s=450.0)
+    return await EnvironmentAgent(environment, setup, Concurrency(1, {})).roll(context())
 
 
 async def test_a_rollout_is_repeated_after_waits_that_double(waits: list[float]) -> None:
@@ -123,20 +121,19 @@ def load_environment():
 """
 
 
-NO_NUMBERS = ("many", None, 0, 2.5, True)
-NOT_LOADED: list[tuple[str, dict[str, Any], str]] = [
-    (CODE, {"args": {"group": True}}, r"env_args: load_environment\(\) got an unexpected keyword argument"),
-    ("import nothing_of_that_name", {}, "cannot be imported: ModuleNotFoundError"),
-    ("x = 1", {}, "has no function load_environment"),
-    ("def load_environment(): return 1", {}, "must return an environment, with the methods"),
-    *(
-        (CODE, {"kwargs": {"concurrency": no}}, "concurrency must be an integer of at least 1, got")
-        for no in NO_NUMBERS
-    ),
-]
+NO_NUMBER = "concurrency must be an integer of at least 1, got"
 
 
-@pytest.mark.parametrize(("code", "fields", "message"), NOT_LOADED)
+@pytest.mark.parametrize(
+    ("code", "fields", "message"),
+    [
+        (CODE, {"args": {"group": True}}, r"env_args: load_environment\(\) got an unexpected keyword argument"),
+        ("import nothing_of_that_name", {}, "cannot be imported: ModuleNotFoundError"),
+        ("x = 1", {}, "has no function load_environment"),
+        ("def load_environment(): return 1", {}, "must return an environment, with the methods"),
+        *((CODE, {"kwargs": {"concurrency": no}}, NO_NUMBER) for no in ("many", None, 0, 2.5, True)),
+    ],
+)
 def test_an_environment_that_does_not_load_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, fields: dict[str, Any], message: str
 ) -> None:
@@ -145,9 +142,6 @@ def test_an_environment_that_does_not_load_is_refused(
     monkeypatch.delitem(sys.modules, "odd_env", raising=False)
     with pytest.raises(CodeError, match=message):
         load_environment(EnvironmentSource("odd-env", "odd_env", **fields))
-
-
-# -- the client that an environment gets ------------------------------------------------------------------
 
 
 class TheirClient:

@@ -19,11 +19,6 @@ from pytest_osmosis.rewards.graders import Reward
 from pytest_osmosis.rollouts.environment import EnvironmentSource
 
 
-class Rubric:
-    async def score_rollout(self, state: Any) -> None:
-        state["reward"] = 0.0
-
-
 class Taskset:
     async def init_group(self, task: str, num_rollouts: int) -> Any:
         raise NotImplementedError
@@ -39,7 +34,7 @@ class Environment:
 
     score_rollouts = True
     requires_group_rollouts = False
-    rubric = Rubric()
+    rubric = SimpleNamespace(score_rollout=None)
     taskset = Taskset()
     harness = Harness()
 
@@ -51,16 +46,10 @@ class Environment:
         return await self.harness.run(input["task"], {"task": input["task"]})
 
 
-class Context:
-    """The members of a run's context that the agent reads."""
-
-    model = "m"
-    row_index = 0
-
-    def __init__(self) -> None:
-        self.metadata = {"input": {"task": "add"}}
-        self.sampling: dict[str, Any] = {}
-        self.base_url = self.api_key = ""
+def context() -> Any:
+    """Return the members of a run's context that the agent reads."""
+    metadata = {"input": {"task": "add"}}
+    return SimpleNamespace(model="m", row_index=0, metadata=metadata, sampling={}, base_url="", api_key="")
 
 
 SCORING: Any = {"row": 0, "run": 1, "attempt": 0, "messages": [], "record": {}, "environment": {}}
@@ -78,8 +67,7 @@ async def test_a_rollout_whose_process_is_gone_is_not_scored_and_a_score_that_it
 ) -> None:
     with pytest.raises(UnkeptState, match="scores as it rolls out"):
         await code.score([SCORING])
-    context: Any = Context()
-    code.keep(Key.of(SCORING), (await code.agent.roll(context)).state)
+    code.keep(Key.of(SCORING), (await code.agent.roll(context())).state)
     [reward] = await code.score([SCORING])
     assert not isinstance(reward, BaseException)
     assert (reward.score, code.is_grouped) == (0.5, False)
@@ -119,9 +107,6 @@ def test_a_module_for_both_is_a_taskset_where_verifiers_has_no_environments(
     assert is_taskset(module) is found
 
 
-# -- rubrics ----------------------------------------------------------------------------------------------
-
-
 class EitherWay:
     """Gives a reward that says by which method it was given."""
 
@@ -142,11 +127,9 @@ def member(name: str, **members: Any) -> Any:
     return SimpleNamespace(rubric=SimpleNamespace(score_rollout=score_rollout), env_map=members)
 
 
-OF_0_1_13 = {"info": None, "task": "a"}
-OF_A_LIST = {"info": {"env_id": ["a"], "n": 1}, "task": "b"}
-
-
-@pytest.mark.parametrize("route", [{"info": {"env_id": "a"}}, OF_A_LIST, OF_0_1_13])
+@pytest.mark.parametrize(
+    "route", [{"info": {"env_id": "a"}}, {"info": {"env_id": ["a"], "n": 1}, "task": "b"}, {"info": None, "task": "a"}]
+)
 async def test_the_member_of_a_state_scores_it(route: dict[str, Any]) -> None:
     group, state = member("group", a=member("a"), b=member("b")), {**route}
 

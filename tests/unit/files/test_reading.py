@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.files.reading import FileFault, fault_of, open_file, read_text
+from tests.raised import raised
 
 
 def fault_at(path: Path) -> str:
-    with pytest.raises(FileFault) as raised:
-        open_file(path)
-    assert str(fault_of(path)) == str(raised.value)
-    return str(raised.value)
+    fault = str(raised(FileFault, open_file, path))
+    assert str(fault_of(path)) == fault
+    return fault
 
 
 def put_socket(path: Path) -> None:
@@ -101,11 +101,4 @@ def test_a_link_to_a_file_is_read(tmp_path: Path) -> None:
 )
 def test_what_is_no_text_is_named(tmp_path: Path, raw: bytes, expected: str) -> None:
     (tmp_path / "x").write_bytes(raw)
-    with pytest.raises(FileFault) as raised:
-        read_text(tmp_path / "x", most_bytes=100)
-    assert str(raised.value) == expected
-
-
-def test_a_byte_order_mark_can_be_allowed(tmp_path: Path) -> None:
-    (tmp_path / "x").write_bytes(b"\xef\xbb\xbfA=1")
-    assert read_text(tmp_path / "x", byte_order_mark=True) == "A=1"
+    assert str(raised(FileFault, read_text, tmp_path / "x", most_bytes=100)) == expected

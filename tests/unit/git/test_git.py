@@ -17,6 +17,7 @@ import pytest
 
 from pytest_osmosis.git import WORKTREES, Commit, GitFault, GitQueries, GitQuery, GitState, Key, Worktrees, commit_of
 from tests.plugin.workspaces import wait_until
+from tests.raised import raised
 from tests.unit.git.repositories import commit, git
 
 HOLDER = """
@@ -50,7 +51,6 @@ def worktrees() -> Iterator[Worktrees]:
 
 
 def holder(repository: Path) -> tuple[subprocess.Popen[str], Path]:
-    """Start a process that holds a worktree."""
     process = subprocess.Popen([sys.executable, "-c", HOLDER, str(repository)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     with process.stdout as lines:
@@ -58,7 +58,6 @@ def holder(repository: Path) -> tuple[subprocess.Popen[str], Path]:
 
 
 def disturbed(repository: Path) -> tuple[str, ...]:
-    """Everything of the user's that a worktree might disturb."""
     asked = [
         ("status", "--porcelain", "--branch"), ("stash", "list"), ("for-each-ref",), ("worktree", "list"),
         ("config", "--list", "--local"), ("rev-parse", "HEAD"), ("reflog",),
@@ -163,26 +162,20 @@ def test_a_repository_in_a_folder_with_an_odd_name(tmp_path: Path, worktrees: Wo
 
 
 def fault(folder: Path, key: Key, value: str) -> str:
-    with pytest.raises(GitFault) as error:
-        commit_of(folder, key, value)
-    return str(error.value)
+    return str(raised(GitFault, commit_of, folder, key, value))
 
 
-@pytest.mark.parametrize("digits", [7, 12, 40])
-def test_a_commit_is_found_by_the_beginning_of_its_sha(repository: Path, digits: int) -> None:
+@pytest.mark.parametrize("digits", [7, 8, 40])
+def test_a_commit_is_found_by_the_beginning_of_its_sha_even_if_a_branch_has_that_name(
+    repository: Path, digits: int
+) -> None:
     first = git(repository, "rev-parse", "early")
+    git(repository, "branch", first[:8], "main")
 
     found = commit_of(repository, "commit_sha", first[:digits].upper())
 
     assert found == Commit(repository, PurePosixPath("."), first, first[:7])
     assert found.title == first[:7]
-
-
-def test_a_sha_is_never_taken_for_the_name_of_a_branch(repository: Path) -> None:
-    first, second = git(repository, "rev-parse", "early"), git(repository, "rev-parse", "main")
-    git(repository, "branch", first[:8], second)
-
-    assert commit_of(repository, "commit_sha", first[:8]).sha == first
 
 
 def test_a_branch_is_the_local_one_or_else_that_of_origin(repository: Path, tmp_path: Path) -> None:
@@ -198,10 +191,6 @@ def test_a_branch_is_the_local_one_or_else_that_of_origin(repository: Path, tmp_
 
     assert (found.sha, found.title) == (mine, f"{mine[:7]} (branch main)")
     assert commit_of(clone, "branch", "early").sha == git(repository, "rev-parse", "early")
-
-
-def test_a_workspace_may_be_a_folder_of_the_repository(repository: Path) -> None:
-    assert commit_of(repository / "evals", "branch", "early").subfolder == PurePosixPath("evals")
 
 
 @pytest.mark.parametrize("name", ["erly", "early~0", "early^", "HEAD", "-h", "refs/heads/early", "early:rewards.py"])

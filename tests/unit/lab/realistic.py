@@ -16,7 +16,6 @@ TIMES: list[float] = []
 
 @osmosis_reward(range=(0, 1))
 def similarity(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Scores the similarity of two texts."""
     return difflib.SequenceMatcher(None, solution_str[:500].lower(), ground_truth.lower()).ratio()
 
 
@@ -41,7 +40,6 @@ def gsm8k_solutions(solution_str: str, ground_truth: str, extra_info: Info = Non
 
 @osmosis_reward
 def cached(solution_str: str, ground_truth: str, extra_info: Info = None) -> float:
-    """Keeps scores by answer and ground truth."""
     key = (solution_str, ground_truth)
     if key not in CACHE:
         code = re.findall(r"```(?:\w+)?\n?(.*?)```", solution_str, re.DOTALL)

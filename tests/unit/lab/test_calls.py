@@ -90,14 +90,11 @@ def test_an_error_that_nobody_can_look_at_is_described_by_its_class_also_to_pyte
     assert to_raise(broken) is broken
 
 
-# -- values in findings: shortened, and of any kind -------------------------------------------------------
-
-
 class Silent:
     def __repr__(self) -> str:
         raise RuntimeError
 
 
-def test_a_value_is_written_as_code() -> None:
+def test_a_value_in_a_finding_is_written_as_code() -> None:
     assert (quoted("x" * 80), quoted("\x1b")) == (repr("x" * 80), "'\\x1b'")
     assert quoted(Silent()) == "<an object whose text raised RuntimeError>"

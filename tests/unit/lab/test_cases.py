@@ -167,8 +167,6 @@ def test_a_score_lies_within_the_expected_range_or_an_exception_has_the_name_of_
     assert (case.mismatch(CallOutcome("score", score), error) == "") is right
 
 
-# -- reference solutions must score high for their own rows and no others ------------------------------------
-
 ROWS = [
     {"user_prompt": "2 + 2?", "ground_truth": "4", "solution_str": "2 + 2 = 4\n#### 4"},
     {"user_prompt": "What?", "ground_truth": "9"},

@@ -18,7 +18,6 @@ Messages = list[dict[str, Any]]
 
 
 def codes(function: Any, *known: CallInput) -> list[tuple[str, str]]:
-    """Return code and level of each finding."""
     return [(finding.code, finding.level) for finding in check(target(function), known).findings]
 
 

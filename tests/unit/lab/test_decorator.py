@@ -39,9 +39,6 @@ def test_the_decorator_returns_the_function_whose_declaration_is_found_under_oth
     assert [declaration_of(other) for other in others] == [None] * 5
 
 
-# -- signatures -------------------------------------------------------------------------------------------
-
-
 def defined(signature: str, future: bool) -> Callable[..., Any]:
     """Return a function with this signature, with annotations as strings if `future`."""
     heading = "from __future__ import annotations\n" if future else ""
@@ -126,8 +123,6 @@ def test_a_wrong_argument_is_refused(arguments: dict[str, Any], message: str) ->
     assert refused(**arguments).startswith(f"osmosis_reward: {message}")
 
 
-# -- the SDK's own decorator ------------------------------------------------------------------------------
-
 SDK = """
 import functools
 
@@ -144,11 +139,7 @@ def test_a_function_that_the_sdk_wrapped_is_recognised(decorator: str, declarati
     module = types.ModuleType("osmosis_ai.utils")
     exec(SDK.format(name=decorator), module.__dict__)
 
-    assert declaration_of(getattr(module, decorator)(reward_of_the_sdk)) == declaration
-
-
-def reward_of_the_sdk(solution_str: str, ground_truth: str, extra_info: dict[str, Any] | None = None) -> float:
-    return 1.0
+    assert declaration_of(getattr(module, decorator)(defined(RIGHT[0], future=False))) == declaration
 
 
 def test_the_decorator_imports_no_other_module_of_ours_and_nothing_heavy() -> None:

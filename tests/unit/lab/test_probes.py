@@ -100,8 +100,6 @@ def test_realistic_functions_have_no_failures(context: ProbeContext, target: Tar
     assert {name: [*map(str, result.failures())] for name, result in verdicts.items() if result.failures()} == {}
 
 
-# -- attacks on regular expressions --------------------------------------------------------------------------
-
 EXPECTED: Mapping[str, Attack] = {
     r"<answer>((\s|.)*)+</answer>": Attack("<answer>", " ", ""),
     r"\\boxed\{([^{}]+)*\}": Attack("\\boxed{", "a", "{"),

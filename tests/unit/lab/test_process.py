@@ -18,9 +18,9 @@ from pytest_osmosis.addons.lab.calls import CallInput
 from pytest_osmosis.addons.lab.process import MOST_PROCESSES, LabLimits, LabProcess, TimeBudget, end_tree, usage_of
 from pytest_osmosis.addons.lab.target import targets_in
 from pytest_osmosis.errors import CodeError
-from tests.plugin.workspaces import wait_until
 from tests.raised import raised
 from tests.unit.lab import hostile
+from tests.unit.processes.test_processes import ended
 
 TARGETS = {target.name: target for target in targets_in(hostile, Path(hostile.__file__), plain=True)}
 ENOUGH_S = 300.0
@@ -91,8 +91,7 @@ def test_the_time_of_a_test_is_what_it_used_of_the_machine_and_waited() -> None:
 
 
 def test_a_function_that_always_leaves_a_process_behind_does_not_fill_the_machine() -> None:
-    limits = LabLimits(waiting_s=60)
-    process = LabProcess(TARGETS["leaves_a_fork"], TimeBudget(ENOUGH_S), limits=limits)
+    process = LabProcess(TARGETS["leaves_a_fork"], TimeBudget(ENOUGH_S), limits=LabLimits(waiting_s=60))
     before = children()
 
     most = 0
@@ -142,9 +141,6 @@ def children() -> set[psutil.Process]:
     return found
 
 
-# -- a tree of processes, as the lab sees and ends it -----------------------------------------------------
-
-
 MEMORY_MB = 30
 PARENT = f"""
 import subprocess, sys
@@ -186,11 +182,4 @@ def test_what_descendants_use_counts_until_they_are_ended() -> None:
     assert before.cpu_s > 0
     assert before.processes >= 2
     assert after == (0.0, 0.0, 0, False)
-    wait_until(lambda: has_ended(child), "the end of the child")
-
-
-def has_ended(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
+    assert ended(child.pid)

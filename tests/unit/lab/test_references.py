@@ -155,7 +155,6 @@ def root(tmp_path: Path) -> Path:
 
 
 def requested(root: Path, *args: object, file: str = "inner/tests/deep/test_x.py", **kwargs: object) -> MarkerRequest:
-    """Return the request of a marker with these arguments."""
     return request_of(args, kwargs, WHERE, root / file, root)
 
 
@@ -212,14 +211,11 @@ def test_every_problem_is_reported(root: Path) -> None:
 MESSAGES = [{"role": "user", "content": "2?"}, {"role": "assistant", "content": "\ud800 4"}]
 
 
-def rollout() -> Rollout:
-    """Return a model's rollout: one of three functions raised, one scored, one never ran."""
-    scores = RecordedScores(["a", "b", "c"], {"b": 0.5}, {"a": RewardError("ValueError: no", "Traceback ...")})
-    return Rollout(3, 1, "model", MESSAGES, "4", {"ground_truth": "4"}, scores, {"output_tokens": 2}, 0.5, "stop")
-
-
 def test_a_rollout_survives_the_way_to_a_worker_and_an_unknown_function_is_a_key_error() -> None:
-    copy = pickle.loads(pickle.dumps(rollout()))
+    scores = RecordedScores(["a", "b", "c"], {"b": 0.5}, {"a": RewardError("ValueError: no", "Traceback ...")})
+    row: dict[str, Any] = {"ground_truth": "4"}
+    rollout = Rollout(3, 1, "model", MESSAGES, "4", row, scores, {"output_tokens": 2}, 0.5, "stop")
+    copy = pickle.loads(pickle.dumps(rollout))
 
     assert (copy.row_index, copy.run_index, copy.source, copy.messages) == (3, 1, "model", MESSAGES)
     assert (copy.ground_truth, copy.row, copy.usage) == ("4", {"ground_truth": "4"}, {"output_tokens": 2})
@@ -229,8 +225,6 @@ def test_a_rollout_survives_the_way_to_a_worker_and_an_unknown_function_is_a_key
         copy.scores["a"]
     with pytest.raises(ScoreError, match="c gave no score: it never ran"):
         copy.scores.get("c")
-    scores = rollout().scores
-
     with pytest.raises(KeyError, match=r"'d' scores this eval \(valid: a, b, c\)"):
         scores["d"]
     assert "a" in scores

@@ -66,7 +66,6 @@ AS_LINES = {"header": ["X-Name: Value"], "header_from_state": ["X-Session-ID: tr
 
 
 def block() -> str:
-    """Return a block with the key of each flag."""
     keys = {flag.partition("=")[0].replace("-", "_"): value for flag, (_, value) in PRIME.items()}
     keys |= {**AS_LINES, "no_interleave_scoring": True, "sampling_args": {"top_p": 0.9, "min_p": 0.1}}
     return "[[eval]]\n" + "".join(f"{OTHER_NAMES.get(key, key)} = {toml(value)}\n" for key, value in keys.items())
@@ -182,14 +181,11 @@ def test_hosts_without_a_place_are_counted(n: int, n_nodes: int, n_places: int, 
     assert at in hosts_text(n, facts, options)
 
 
-HERE = [
-    *("http://127.0.0.1:8000/v1", "http://127.9.9.9/v1", "http://LOCALHOST:1/v1", "http://localhost./v1"),
-    *("http://x.localhost/v1", "http://[::1]:8000/v1", "http://[::ffff:127.0.0.1]/v1", "http://0.0.0.0:8000/v1"),
-]
-ELSEWHERE = [
-    *("http://10.0.0.1:8000/v1", "https://api.openai.com/v1", "http://[fd00::1]/v1", "http://localhost.example/v1"),
-]
-
-
 def test_only_the_loopback_is_this_machine() -> None:
-    assert [url for url in HERE + ELSEWHERE if is_of_this_machine(url)] == HERE
+    here = [
+        *("http://127.0.0.1:8000/v1", "http://127.9.9.9/v1", "http://LOCALHOST:1/v1", "http://localhost./v1"),
+        *("http://x.localhost/v1", "http://[::1]:8000/v1", "http://[::ffff:127.0.0.1]/v1", "http://0.0.0.0:8000/v1"),
+    ]
+    elsewhere = ("http://10.0.0.1:8000/v1", "https://api.openai.com", "http://[fd00::1]/v1", "http://localhost.example")
+
+    assert [url for url in (*here, *elsewhere) if is_of_this_machine(url)] == here

@@ -29,6 +29,8 @@ from pytest_osmosis.plugin.session_options import read
 from pytest_osmosis.plugin.terminal import REMEDIES, _remedy
 from pytest_osmosis.record.run_record import RewardError, RunCounts, RunRecord
 from pytest_osmosis.results.totals import CassetteUse
+from tests.hostile.hostile_objects import ERRORS
+from tests.raised import raised
 from tests.unit.made import A, failed, finished, results_of
 
 
@@ -116,24 +118,11 @@ def test_a_share_moves_once_it_was_really_given_back() -> None:
 SOUND = Verdict("sound", "holds", "as it should", 1.0)
 
 
-class Opaque(Exception):
-    """An error that nobody can look at."""
-
-    def __getattribute__(self, name: str) -> Any:
-        raise ZeroDivisionError(name)
-
-
-class Sound:
-    @pytest.hookimpl
-    def pytest_osmosis_gate(self) -> Verdict:
-        return SOUND
-
-
 def caller(plugin: object) -> HookCaller:
     """Return the caller of a session with this plugin, and a sound one after it."""
     manager = pytest.PytestPluginManager()
     manager.add_hookspecs(specs)
-    for each in (Sound(), plugin):
+    for each in (Answering(lambda: SOUND), plugin):
         manager.register(each)
     config: Any = SimpleNamespace(hook=manager.hook, pluginmanager=manager)
     return HookCaller(config)
@@ -165,7 +154,7 @@ def raising(error: BaseException) -> Verdict:
 EXIT, SKIP = partial(pytest.exit.Exception, "now"), partial(pytest.skip.Exception, "no")
 
 
-@pytest.mark.parametrize("error", [Opaque, partial(SystemExit, 0), GeneratorExit, EXIT, SKIP, RecursionError])
+@pytest.mark.parametrize("error", [ERRORS["dicte"], partial(SystemExit, 0), GeneratorExit, EXIT, SKIP, RecursionError])
 def test_a_hook_that_raises_costs_no_other(error: Callable[[], BaseException]) -> None:
     hooks = caller(Answering(lambda: raising(error())))
     broken, sound = hooks.call(GATE, "x.toml::x", results=None)
@@ -276,9 +265,7 @@ NEEDED = {
 
 
 def problems(config: pytest.Config, environ: Mapping[str, str]) -> list[str]:
-    with pytest.raises(pytest.UsageError) as caught:
-        read(config, environ)
-    return list(map(str, caught.value.args))
+    return list(map(str, raised(pytest.UsageError, read, config, environ).args))
 
 
 def configured(pytester: pytest.Pytester, *words: str) -> pytest.Config:

@@ -63,7 +63,6 @@ class GuardPair(NamedTuple):
 
 
 def guard_of(pid: int) -> GuardPair:
-    """Wait for the guard of a process."""
     wait_until(lambda: len(guards_of(pid)) == 2, "the guard")
     found = guards_of(pid)
     [guard] = [each for each in found if int(parent_of(each) or 0) in found]
@@ -72,7 +71,6 @@ def guard_of(pid: int) -> GuardPair:
 
 
 def guards_of(pid: int) -> list[int]:
-    """Return the processes of the guard of a process."""
     words = f"guarding.py\0{pid}\0".encode()
     found = []
     for entry in Path("/proc").iterdir():
@@ -82,15 +80,6 @@ def guards_of(pid: int) -> list[int]:
         except OSError:
             continue
     return found
-
-
-def test_a_group_ends_with_a_killed_process() -> None:
-    with starter("pid = child(); GUARD.watch(pid); print(pid, flush=True); time.sleep(600)") as process:
-        (pid,) = ids_printed_by(process)
-        assert is_alive(pid)
-        guard = guard_of(process.pid)
-        process.kill()
-    assert ended(pid, *guard)
 
 
 def test_a_group_ends_though_all_children_of_its_process_are_killed_first() -> None:
@@ -197,9 +186,6 @@ def test_a_process_ends_with_its_parent_if_it_wants_to() -> None:
         pids = ids_printed_by(process)
         process.kill()
     assert ended(*pids)
-
-
-# -- a child process: nobody waits for it to read, and nothing of it is left ------------------------------
 
 
 LARGE = 1 << 20

@@ -35,6 +35,8 @@ from pytest_osmosis.record.run_directory import RunDirectory, holder_of
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RewardError, RunNotes, RunRecord
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress, StoredRollouts, StoredScore
+from tests.raised import raised
+from tests.unit.record.test_run_record import BEGAN
 
 TEXTS = st.text(st.characters(exclude_categories=())) | st.text()
 """Lone surrogates too: models and user code produce them."""
@@ -46,8 +48,6 @@ JSON = st.recursive(
 FULL = Path("/dev/full")
 EVENTS = st.lists(st.dictionaries(TEXTS, JSON, max_size=4).map(lambda event: {**event, "ev": "other"}), max_size=5)
 """Events of a later version."""
-
-
 OTHERS = [{"ev": "other", "n": n} for n in (1, 2, 3)]
 ONE, TWO, THREE = map(encode, OTHERS)
 
@@ -61,9 +61,7 @@ def written(path: Path, *lines: bytes) -> Path:
 
 
 def fault_of(path: Path) -> str:
-    with pytest.raises(JournalError) as raised:
-        list(replay(path))
-    return str(raised.value)
+    return str(raised(JournalError, lambda: list(replay(path))))
 
 
 @pytest.mark.slow
@@ -114,10 +112,9 @@ def test_a_torn_last_line_is_skipped_and_removed_when_the_journal_goes_on(tmp_pa
     assert path.read_bytes() == ONE + THREE
 
 
-BAD = (b"{\n", b"\n", b"\xff\n", b"3\n", b"\0\0\0\0\n", *map(with_checksum, (b"\xff}", b"3}", b'{"ev":"other"}}')))
-
-
-@pytest.mark.parametrize("bad", BAD)
+@pytest.mark.parametrize(
+    "bad", [b"{\n", b"\n", b"\xff\n", b"3\n", b"\0\0\n", *map(with_checksum, (b"\xff}", b"3}", b'{"ev":"other"}}'))]
+)
 def test_an_error_names_any_other_bad_line(tmp_path: Path, bad: bytes) -> None:
     fault = fault_of(written(tmp_path / "journal.jsonl", ONE, bad, THREE))
     assert re.search(r"journal\.jsonl:2: not a journal line: .*; the file was damaged; ", fault)
@@ -217,8 +214,6 @@ def test_an_error_says_what_is_wrong_with_a_checksum(tmp_path: Path, line: bytes
 
 DELETE = "delete that line to read the others"
 RESTORE = "restore it or begin a new eval run, because without that line the others would be read wrongly"
-
-
 ABOUT = {
     "session": (LINES[0][:-9] + b"x" + LINES[0][-8:], RESTORE),
     "a part of a session": (LINES[0][:40] + b"\n" + LINES[0][41:], RESTORE),
@@ -292,8 +287,6 @@ def test_a_journal_has_one_writer_and_one_that_cannot_be_opened_no_lock(tmp_path
     Journal.reopen(journal.path).close()
 
 
-# -- the last lines of a file ----------------------------------------------------------------------------------
-
 WHOLE = st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), max_size=20)
 TORN_LINE = st.binary(max_size=20).map(lambda line: line.replace(b"\n", b""))
 
@@ -355,11 +348,7 @@ def score(name: str, value: float, row: int = 0, attempt: int = 1, **more: Any) 
     return {"ev": "score", "row": row, "run": 0, **fields, **more}
 
 
-BEGAN = {"ev": "began", "at": "2026-11-22T12:00:00.000+00:00", "pid": 1, "machine": "m", "resumed": False}
-
-
 def journal(folder: Path, *events: Mapping[str, Any]) -> Path:
-    """Write a journal, in a folder of its own."""
     path = folder / str(len(list(folder.iterdir()))) / "journal.jsonl"
     path.parent.mkdir()
     path.write_bytes(b"".join(map(encode, events)))

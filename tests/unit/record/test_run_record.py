@@ -197,8 +197,6 @@ def test_runs_are_ordered_by_row_and_read_back_from_their_names() -> None:
         assert RunId.named(name) is None
 
 
-# -- notes ------------------------------------------------------------------------------------------------
-
 OF_ROLLOUT: dict[str, Any] = {"metrics": {"rollout": {"turns": 3.0}}, "fields": {"rollout": {"plan": ["a"]}}}
 
 
@@ -229,8 +227,6 @@ def test_runs_share_equal_notes_and_a_second_attempt_has_none_of_the_first() -> 
     assert record_of(start(), rollout(), score(scores={"rewards:a": 1.0})).notes is NO_NOTES
 
 
-# -- sessions that go on ------------------------------------------------------------------------------------
-
 BEGAN: Event = {"ev": "began", "at": "2026-01-02T00:00:00+00:00", "pid": 1, "machine": "m", "resumed": True}
 ENDED: Event = {"ev": "ended", "at": "2026-01-02T00:00:00+00:00", "status": "stopped", "reason": "interrupted"}
 BOTH: dict[str, Any] = {"scores": {"rewards:a": 1.0, "rewards:b": 0.5}}
@@ -245,8 +241,6 @@ def rows(whole: str) -> Event:
 
 
 SESSION = (BEGAN, loads(), rows("w"), start(), rollout(**OF_ROLLOUT), score(**BOTH, **of_a("close")), ENDED)
-
-
 ONLY_A: Event = {"ev": "loaded", "scorers": ["rewards:a"], "digests": {"rewards:a": "1"}}
 
 

@@ -30,11 +30,12 @@ from pytest_osmosis.report.statistics import metric_lines
 from pytest_osmosis.results.entry_table import EntryTable, entry_table
 from pytest_osmosis.results.publish import published
 from pytest_osmosis.results.results import Results, causes_of
-from pytest_osmosis.results.totals import JudgeTotals, MetricSummary, judge_totals, metric_summaries
-from pytest_osmosis.stats import compare, compare_unpaired, holm
+from pytest_osmosis.results.totals import JudgeTotals, judge_totals, metric_summaries
+from pytest_osmosis.stats import compare, holm
 from pytest_osmosis.verdicts.comparison import EntryDifference
 from pytest_osmosis.verdicts.pass_rule import PassRule
 from tests.golden import Golden
+from tests.raised import raised
 from tests.unit.made import BROKE, A, B, failed, finished, of_baseline, pending, removed, results_of, rolled
 
 
@@ -51,13 +52,6 @@ RECORDS = [
     pending(5),
     told(rolled(6), rollout={"turns": 1000.0}),
 ]
-
-
-def test_each_metric_is_summarized_over_the_runs_that_reported_it() -> None:
-    assert metric_summaries(RECORDS, [A]) == {
-        "rollout": {"turns": MetricSummary(3.0, 2.0, 5.0, 3)},
-        A: {"f1": MetricSummary(0.25, 0.0, 0.5, 2), "turns": MetricSummary(-1.0, -1.0, -1.0, 1)},
-    }
 
 
 def test_numbers_whose_sum_is_too_large_have_a_mean_and_an_eval_without_metrics_no_table() -> None:
@@ -196,10 +190,8 @@ def test_the_errors_of_several_tries_are_the_cause_of_the_first(remaining_s: flo
         waiting=lambda delay_s: contextlib.nullcontext(),
         rng=Random(0),
     )
-    with pytest.raises(ModelError) as raised:
-        asyncio.run(asked)
+    message = str(raised(ModelError, asyncio.run, asked))
 
-    message = str(raised.value)
     assert message != "the server answered 502 Bad Gateway"
     assert [cause.text for cause in causes_of([failed("provider", error=message)], RULE)] == ["502 Bad Gateway"]
 
@@ -240,14 +232,6 @@ def test_each_entry_is_compared_with_the_first_row_by_row_and_p_is_corrected_tog
     assert [found.p_adjusted for found in table.differences] == holm([each.p for each in paired])
     assert [found.meaning for found in table.differences] == ["better", "chance"]
     assert [found.meaning for found in table_of({"b": BETTER, "a": FIRST}).differences] == ["worse"]
-
-
-def test_entries_with_other_rows_are_compared_unpaired() -> None:
-    found = difference(table_of({"a": FIRST, "b": OTHERS}), "b")
-
-    expected = compare_unpaired([1.0] * 20, [1.0, 0.0] * 10)
-    assert not found.paired
-    assert (found.rows, found.first_rows, found.p_value, found.interval) == (20, 20, expected.p, expected.interval)
 
 
 def test_figures_are_those_of_each_entry() -> None:

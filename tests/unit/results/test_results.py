@@ -21,7 +21,7 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results import conclude
 from pytest_osmosis.results.conclude import Conclusion, GateTracker, Rules, corrected, why_impossible
-from pytest_osmosis.results.results import Results, end_of, records_of, runs_for
+from pytest_osmosis.results.results import Results, end_of, runs_for
 from pytest_osmosis.stats import gaffke
 from pytest_osmosis.verdicts.comparison import BaselineComparison, Matched, Pair, against_baseline
 from pytest_osmosis.verdicts.gates import Verdict, decide, needs_all, short_of, title_of
@@ -41,8 +41,6 @@ from tests.unit.made import (
     with_baseline,
 )
 
-# -- the published object ---------------------------------------------------------------------------------
-
 
 def published(results: Results) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(json.dumps(results.to_json(), allow_nan=False))
@@ -50,7 +48,6 @@ def published(results: Results) -> dict[str, Any]:
 
 
 def run_of(record: RunRecord, **options: Any) -> dict[str, Any]:
-    """The published object of one run."""
     run: dict[str, Any] = published(results_of([record], **options))["rows"][0]["runs"][0]
     return run
 
@@ -153,21 +150,6 @@ def test_a_stop_and_a_gate_are_published() -> None:
     assert (early, at_the_end["status"]) == ([True, False, False], "stopped")
 
 
-# -- statistics -------------------------------------------------------------------------------------------
-
-
-def test_runs_without_a_score_count_zero() -> None:
-    records = [finished({A: 1.0}, 0), failed("agent", 1), failed("provider", 2), finished({}, 3, errors={A: BROKE})]
-
-    results = results_of(records)
-
-    summary = results.by_function[A]
-    assert (summary.min, summary.max, summary.pass_rate) == (0.0, 1.0, 0.25)
-    assert (summary.n_runs, summary.n_measured, results.measured) == (4, 2, 2)
-    assert results.overall.pass_rate == 0.25
-    assert results.boundaries() == {"agent": 1, "provider": 1, "reward": 1}
-
-
 @pytest.mark.parametrize("boundary", ["model", "agent", "timeout", "provider"])
 def test_no_run_without_a_score_is_worth_more_than_the_worst_answer(boundary: Any) -> None:
     broken = [failed(boundary, row) for row in (1, 2)]
@@ -203,12 +185,6 @@ def test_a_declared_range_is_published_and_read_back_with_what_follows_from_it()
     assert undeclared.state == "not measured"
     assert "[scoring] score_ranges" in undeclared.text
     assert "score_ranges" not in published(results_of(records))["config"]
-
-
-def test_a_run_without_an_event_is_pending() -> None:
-    done = finished({A: 1.0}, 0)
-
-    assert records_of([RunId(0, 0), RunId(7, 2)], {done.run: done}) == [done, RunRecord(RunId(7, 2))]
 
 
 def test_a_gate_counts_pending_runs_as_unmeasured_and_leaves_out_skipped_ones() -> None:
@@ -263,9 +239,8 @@ def test_the_numbers_agree_with_a_plain_count(kinds: list[Any], data: st.DataObj
     assert summary["measured"] == sum(kind in (1.0, 0.0, "agent") for kind in kinds)
     assert summary["pass_rate"] == (counted.count(1.0) / len(counted) if counted else None)
     assert summary["eval_fns"][A]["mean"] == summary["pass_rate"]
-
-
-# -- two models -------------------------------------------------------------------------------------------
+    boundaries = {"agent": "agent", "provider": "provider", "unscored": "reward"}
+    assert summary["boundaries"] == {name: kinds.count(kind) for kind, name in boundaries.items() if kind in kinds}
 
 
 def side_by_side() -> Results:
@@ -305,8 +280,6 @@ def test_each_model_has_its_numbers_and_tag_unless_there_is_only_one() -> None:
     assert "baseline_model" not in alone["config"]
     assert "model_tag" not in alone["rows"][0]["runs"][0]
 
-
-# -- comparisons ------------------------------------------------------------------------------------------
 
 COMPARED = Matched([Pair(row, row, [row < 94], [True]) for row in range(100)], added=1, removed=2, changed=3)
 
@@ -350,9 +323,6 @@ def test_every_row_that_changed_is_published_below_the_rows_and_changes_by_resco
         "rolled_out_at": "2026-11-20T14:03:59.000+00:00", "duration_ms": 12.346, "kept": {A: 3},
         "previous": "results.1.json", "rows": 100, "better": 0, "worse": 6,
     }  # fmt: skip
-
-
-# -- the status at the end --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

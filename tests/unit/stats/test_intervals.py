@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from benchmarks import coverage
 from benchmarks.coverage import Kind
-from pytest_osmosis.stats import gaffke, intervals, mean, pass_at_k, pass_hat_k, score_range
+from pytest_osmosis.stats import gaffke, intervals, pass_at_k, pass_hat_k
 from pytest_osmosis.stats.intervals import RowGroup, chance_at_most
 from tests.unit.made import ends
 
@@ -47,17 +47,6 @@ def test_the_order_of_rows_changes_no_digit(rows: list[list[float]], rng: Random
     assert gaffke(shuffled) == gaffke(rows)
 
 
-@pytest.mark.slow
-@settings(max_examples=30, deadline=None)
-@given(ragged_rows)
-def test_an_interval_lies_within_the_range_and_contains_the_mean(rows: list[list[float]]) -> None:
-    interval = gaffke(rows)
-    wider, narrower = gaffke(rows, -0.5, 1.0), gaffke(rows, level=0.9)
-
-    assert 0 <= interval.low <= mean([value for row in rows for value in row]) <= interval.high <= 1
-    assert wider.low <= interval.low <= narrower.low <= narrower.high <= interval.high
-
-
 @settings(max_examples=30, deadline=None)
 @given(ragged_rows, st.data())
 def test_both_ends_rise_if_a_value_rises(rows: list[list[float]], data: st.DataObject) -> None:
@@ -82,13 +71,11 @@ def test_an_interval_follows_values_that_are_mirrored_or_scaled(rows: list[list[
     assert (scaled.low / 1e300, scaled.high / 1e300) == pytest.approx((interval.low, interval.high), abs=1e-9)
 
 
-def test_the_largest_scores_have_a_finite_interval_and_scores_make_their_range() -> None:
+def test_the_largest_scores_have_a_finite_interval() -> None:
     huge = 1.7e308
     low, high = ends(gaffke([[huge], [-huge], [1.0]], -huge, huge))
 
     assert -huge < low < -0.5 * huge < 0.5 * huge < high < huge
-    assert score_range([0.5]) == (0.0, 1.0)
-    assert score_range([7.0, -2.0, 0.5]) == (-2.0, 7.0)
 
 
 @pytest.mark.slow
@@ -108,9 +95,6 @@ def test_rows_that_are_nearly_alike_are_grouped_if_there_are_many(monkeypatch: p
 def test_no_values_and_values_outside_the_range_have_no_interval(rows: list[list[float]], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         gaffke(rows)
-
-
-# -- coverage ---------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=30, deadline=None)

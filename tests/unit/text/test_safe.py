@@ -19,10 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import pytest_osmosis
-from pytest_osmosis.report.failure_text import conversation_lines
 from pytest_osmosis.text import user_code
 from pytest_osmosis.text.chat_messages import answer_fault, answer_of, as_chat_messages, prompt_length, refusal_of
-from pytest_osmosis.text.numbers import distinguishable, score, seconds
+from pytest_osmosis.text.numbers import distinguishable, seconds
 from pytest_osmosis.text.redaction import Sanitizer
 from pytest_osmosis.text.safe import dumps, escaped, loads, one_line, shortened
 from tests.hostile.hostile_objects import ERRORS, VALUES
@@ -113,15 +112,13 @@ def test_a_sanitizer_learns_secrets_of_several_sources_and_of_one_name() -> None
 
 
 DURATIONS = {
-    0.0: "0.00 s", 0.89: "0.89 s", 0.994: "0.99 s", 0.996: "1.0 s", 3.21: "3.2 s", 59.94: "59.9 s",
-    59.96: "1 min 0 s", 119.6: "2 min 0 s", 3599.4: "59 min 59 s", 3599.6: "1 h 0 min", 7300.0: "2 h 1 min",
+    0.994: "0.99 s", 0.996: "1.0 s", 59.94: "59.9 s", 59.96: "1 min 0 s", 119.6: "2 min 0 s", 3599.4: "59 min 59 s",
+    3599.6: "1 h 0 min",
 }  # fmt: skip
-SCORES = {None: "-", 0.0: "0.000", 0.7204: "0.720", -2.5: "-2.500", 1234.5: "1,234.5"}
 
 
-def test_durations_and_scores() -> None:
+def test_durations() -> None:
     assert {value: seconds(value) for value in DURATIONS} == DURATIONS
-    assert {value: score(value) for value in SCORES} == SCORES
 
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -137,16 +134,14 @@ def test_a_value_and_its_bound_look_different_if_they_are(value: float, bound: f
 PACKAGE = Path(pytest_osmosis.__file__).parent
 
 
-OWN = ("/evals/rewards.py", f"{PACKAGE}-of-mine/agent.py")
-OTHERS = (
-    *(str(PACKAGE / "host/core.py"), os.__file__, "<frozen importlib._bootstrap>", "<string>"),
-    "/evals/.venv/lib/python3.12/site-packages/openai/client.py",
-    "/usr/lib/python3/dist-packages/numpy/core.py",
-)
-
-
 def test_only_files_that_the_user_wrote_are_the_users_own() -> None:
-    assert [file for file in OWN + OTHERS if user_code.is_users_own(file)] == [*OWN]
+    own = ["/evals/rewards.py", f"{PACKAGE}-of-mine/agent.py"]
+    others = [
+        *(str(PACKAGE / "host/core.py"), os.__file__, "<frozen importlib._bootstrap>", "<string>"),
+        "/evals/.venv/lib/python3.12/site-packages/openai/client.py",
+        "/usr/lib/python3/dist-packages/numpy/core.py",
+    ]
+    assert [file for file in own + others if user_code.is_users_own(file)] == own
 
 
 def test_our_files_are_recognised_in_tracebacks_and_without_a_frame_nothing_is_user_code() -> None:
@@ -254,7 +249,6 @@ def test_the_answer_is_the_last_message_that_is_more_than_tool_calls(messages: A
     ("message", "text"),
     [
         (said(None, refusal="no"), "no"),
-        (said([{"type": "refusal", "refusal": "no"}]), "no"),
         (said("42", refusal=None), None),
         (said("42", refusal=False), None),
     ],
@@ -264,8 +258,6 @@ def test_a_refusal_has_a_text(message: Mapping[str, Any], text: str | None) -> N
 
 
 Q, A, Q2, A2 = asked("q"), said("a"), asked("q2"), said("a2")
-
-
 BEGINS: dict[str, tuple[list[Any], list[Any], int]] = {
     "appended": ([Q], [Q, A], 1),
     "unchanged": ([Q, A, Q2], [Q, A, Q2], 3),
@@ -298,46 +290,15 @@ def test_long_conversations_are_compared_in_linear_time() -> None:
 
 
 QUESTION = {"role": "user", "content": "What is 6 * 7?"}
-RESPONSES = [
-    QUESTION,
-    {"type": "function_call", "call_id": "c1", "name": "multiply", "arguments": '{"a": 6, "b": 7}'},
-    {"type": "function_call_output", "call_id": "c1", "output": "42.0"},
-    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "42"}]},
-]
-BLOCKS = [
-    {"role": "user", "content": [{"text": "What is 6 * 7?"}]},
-    {
-        "role": "assistant",
-        "content": [{"toolUse": {"toolUseId": "c1", "name": "multiply", "input": {"a": 6, "b": 7}}}],
-    },
-    {
-        "role": "user",
-        "content": [{"toolResult": {"toolUseId": "c1", "status": "success", "content": [{"text": "42.0"}]}}],
-    },
-    {"role": "assistant", "content": [{"text": "42"}]},
-]
-
-
-@pytest.mark.parametrize("messages", [RESPONSES, BLOCKS], ids=["responses", "blocks"])
-def test_calls_and_results_of_frameworks_are_shown_as_those_of_chat_messages(messages: Any) -> None:
-    assert conversation_lines(messages) == [
-        "conversation:",
-        "  user: What is 6 * 7?",
-        '  assistant: -> multiply({"a": 6, "b": 7})',
-        "  tool: 42.0",
-        "  assistant: 42",
-    ]
 
 
 def test_a_message_with_text_calls_and_results_becomes_several() -> None:
-    blocks = [{"toolResult": {"toolUseId": "c1", "content": []}}, {"text": "and"}, {"toolUse": {"name": "add"}}]
+    use = {"toolUseId": "c2", "name": "add", "input": {"a": 6}}
+    blocks = [{"toolResult": {"toolUseId": "c1", "content": []}}, {"text": "and"}, {"toolUse": use}]
+    calls = [{"id": "c2", "function": {"name": "add", "arguments": {"a": 6}}}]
     assert as_chat_messages([{"role": "assistant", "content": blocks}]) == [
         {"role": "tool", "tool_call_id": "c1", "content": []},
-        {
-            "role": "assistant",
-            "content": [{"text": "and"}],
-            "tool_calls": [{"id": None, "function": {"name": "add", "arguments": None}}],
-        },
+        {"role": "assistant", "content": [{"text": "and"}], "tool_calls": calls},
     ]
 
 

@@ -53,9 +53,6 @@ def p_of(compared: BaselineComparison) -> float:
     return compared.found.p_adjusted
 
 
-# -- what the difference means -----------------------------------------------------------------------------
-
-
 def test_the_difference_comes_with_its_interval_and_its_exact_p() -> None:
     found = compared(pairs(kept=80, worse=15, better=5)).found
 
@@ -131,10 +128,8 @@ def test_a_p_of_exactly_the_level_may_be_chance_and_a_correction_makes_rows_too_
     assert decide(RULE, compared(pairs(kept=7)).among(3, 1.0)).state == "holds"
 
 
-# -- the gate ----------------------------------------------------------------------------------------------
-
-
-GATED: dict[str, tuple[Sequence[Pair], str, str]] = {
+COULD = "could change that"
+VERDICTS: dict[str, tuple[Sequence[Pair], str, str]] = {
     "fell": (
         pairs(kept=90, worse=10),
         "fails",
@@ -154,11 +149,6 @@ GATED: dict[str, tuple[Sequence[Pair], str, str]] = {
     "enough": (pairs(kept=6), "holds", "0.000: no difference (p = 1)"),
     "unmeasured": ([pair(NONE, YES)], "not measured", "no row was measured on both sides"),
     "no row": ([], "not measured", "the baseline has none of these rows"),
-}
-
-
-COULD = "could change that"
-UNMEASURED: dict[str, tuple[Sequence[Pair], str, str]] = {
     "six may have fallen": ([*pairs(kept=94), *[pair(NONE, YES)] * 6], "not measured", COULD),
     "six passed, whatever they did before": ([*pairs(kept=94), *[pair(YES, NONE)] * 6], "holds", ""),
     "six may have passed before": ([*pairs(kept=84, lost=10), *[pair(NO, NONE)] * 6], "not measured", COULD),
@@ -167,14 +157,13 @@ UNMEASURED: dict[str, tuple[Sequence[Pair], str, str]] = {
     "fell whatever one gave": ([*pairs(kept=90, worse=20), pair(NONE, YES)], "fails", ""),
     "one may have risen": ([*pairs(kept=90, worse=6), pair(NONE, NO)], "not measured", COULD),
     "some runs of six may have fallen": (
-        [*pairs(kept=94), *[pair([True, None], [True, True])] * 6], "not measured", COULD,
+        [*pairs(kept=94), *[pair([True, None], [True, True])] * 6],
+        "not measured",
+        COULD,
     ),
     "some runs of five cannot show it": ([*pairs(kept=95), *[pair([True, None], [True, True])] * 5], "holds", ""),
     "taken out by the grader": ([*pairs(kept=90), *[pair([], YES)] * 10], "holds", ""),
-}  # fmt: skip
-
-
-VERDICTS = {**GATED, **UNMEASURED}
+}
 
 
 @pytest.mark.parametrize(("found", "state", "words"), VERDICTS.values(), ids=VERDICTS)
@@ -238,17 +227,13 @@ def rows(*digests: str, first: int = 0) -> list[RowRuns]:
     return [RowRuns(first + index, digest, YES) for index, digest in enumerate(digests)]
 
 
-def test_rows_are_matched_by_content_in_any_order_and_equal_ones_in_order() -> None:
+def test_rows_are_matched_by_content_in_any_order_and_equal_ones_in_order_and_others_counted() -> None:
     new, old = [RowRuns(0, "a", YES), RowRuns(1, "b", NO)], [RowRuns(7, "b", YES), RowRuns(9, "a", NO)]
     equal, before = [RowRuns(row, "a", YES) for row in range(3)], [RowRuns(0, "a", NO), RowRuns(1, "a", YES)]
 
     assert matched(new, old) == Matched([Pair(0, 9, YES, NO), Pair(1, 7, NO, YES)])
     assert matched(equal, before) == Matched([Pair(0, 0, YES, NO), Pair(1, 1, YES, YES)], added=1)
-
-
-def test_rows_that_only_one_side_has_are_counted() -> None:
-    found = matched(rows("a", "b2", "c", "d"), rows("a", "b", "c", first=0) + rows("gone", "away", first=8))
-
+    found = matched(rows("a", "b2", "c", "d"), rows("a", "b", "c") + rows("gone", "away", first=8))
     assert (len(found.pairs), found.added, found.removed, found.changed) == (2, 1, 2, 1)
 
 

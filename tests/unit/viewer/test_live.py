@@ -29,8 +29,10 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Event
 from pytest_osmosis.results.entry_table import entry_table
 from tests.journals import fold
+from tests.raised import raised
 from tests.unit.made import MANIFEST, A, B, finished, published, results_of
 from tests.unit.record.test_lifecycle import HOLD
+from tests.unit.record.test_run_record import BEGAN, loads
 
 RUN = SyntheticRun("support-live", rows=4, n=2)
 
@@ -213,7 +215,6 @@ def test_pages_are_strict_json_without_conversations_and_damaged_results_are_nam
 
 
 def store(home: Path, name: str, results: Mapping[str, Any]) -> Path:
-    """Store an eval run of this entry."""
     folder = home / f"{name}-20261123T000000Z-aaaaaa"
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text(json.dumps({**MANIFEST, "entry": name}))
@@ -358,14 +359,6 @@ MESSAGES = [
 ]
 
 
-def began(*, resumed: bool = False) -> Event:
-    return {"ev": "began", "at": AT, "pid": 1, "machine": "m", "resumed": resumed}
-
-
-def loaded(a: str = "a1", b: str = "b1") -> Event:
-    return {"ev": "loaded", "scorers": [A, B], "digests": {A: a, B: b}}
-
-
 def rows(whole: str = "w") -> Event:
     return {"ev": "rows", "rows": {"0": ["p", "w"], "1": ["p", whole]}, "digests": {"0": "d0", "1": "d1"}}
 
@@ -388,15 +381,15 @@ def score(row: int, attempt: int = 1, **scores: float) -> Event:
 
 
 STORY: tuple[Event, ...] = (
-    began(), loaded(), rows(),
+    BEGAN, loads(), rows(),
     start(0), start(1), rollout(0), score(0, a=1.0), score(0, b=0.25),
     start(1, 2), rollout(1, 2, retries=1), score(1, 2, a=1.0), score(1, a=0.0), rollout(1, 2),
     of_run("score", 1, ms=1.0, scores={}, errors={B: {"message": "no", "details": ""}}, output={}),
     {"ev": "ended", "at": AT, "status": "finished", "reason": None},
-    loaded("a2"), rows(), score(0, a=0.1),  # a rescoring that did not finish
-    loaded("a3"), rows(), score(0, a=0.75), score(0, b=0.75), score(1, 2, a=0.5), score(1, 2, b=0.5),
+    loads("a2"), rows(), score(0, a=0.1),  # a rescoring that did not finish
+    loads("a3"), rows(), score(0, a=0.75), score(0, b=0.75), score(1, 2, a=0.5), score(1, 2, b=0.5),
     {"ev": "rescored"},
-    began(resumed=True), loaded("a3", "b2"), rows("changed"),
+    BEGAN, loads("a3", "b2"), rows("changed"),
     start(2), score(0, b=0.125), score(1, 2, b=1.0), score(1, 2, a=0.25),
     rollout(2, messages=[], boundary="host", error="gone"), {"ev": "skip", "row": 3, "run": 0, "reason": "no budget"},
     {"ev": "ended", "at": AT, "status": "stopped", "reason": "no budget"},
@@ -418,7 +411,6 @@ def journal(tmp_path: Path) -> Path:
 
 
 def indexed(journal: Path, *events: Event) -> JournalIndex:
-    """The index of a journal with these events."""
     journal.write_bytes(b"".join(map(encode, events)))
     index = JournalIndex(journal)
     index.read()
@@ -465,7 +457,7 @@ def in_flight(index: JournalIndex) -> list[int]:
 def test_a_run_is_in_flight_from_its_start_to_its_last_score_unless_a_killed_session_left_it(journal: Path) -> None:
     index = JournalIndex(journal)
     begun = []
-    steps = ((began(), loaded(), rows()), (start(0), start(1)), (rollout(1),), (score(1, a=1.0),), (score(1, b=1.0),))
+    steps = ((BEGAN, loads(), rows()), (start(0), start(1)), (rollout(1),), (score(1, a=1.0),), (score(1, b=1.0),))
     for events in steps:
         with journal.open("ab") as file:
             file.write(b"".join(map(encode, events)))
@@ -473,13 +465,13 @@ def test_a_run_is_in_flight_from_its_start_to_its_last_score_unless_a_killed_ses
         begun.append(in_flight(index))
 
     assert begun == [[], [0, 1], [0, 1], [0, 1], [0]]
-    assert in_flight(indexed(journal, began(), loaded(), rows(), start(0), began(resumed=True), start(1))) == [1]
+    assert in_flight(indexed(journal, BEGAN, loads(), rows(), start(0), BEGAN, start(1))) == [1]
 
 
 def test_prompts_are_excerpts_in_one_line_and_turns_are_counted_without_the_prompt(journal: Path) -> None:
     asked = [{"role": "assistant", "content": "an example"}, {"role": "user", "content": [{"text": "word " * 60}]}]
     said = [{"role": "assistant", "content": "1"}, "no message", {"role": "assistant"}]
-    events = (began(), loaded(), rollout(0), rollout(1, messages=[*asked, *said]), rollout(2, messages=[]))
+    events = (BEGAN, loads(), rollout(0), rollout(1, messages=[*asked, *said]), rollout(2, messages=[]))
     index = indexed(journal, *events)
 
     assert index.prompts[0] == "你好, 6 * 7 ?"
@@ -491,7 +483,7 @@ def test_prompts_are_excerpts_in_one_line_and_turns_are_counted_without_the_prom
 
 
 def test_a_damaged_line_is_an_error_each_time_and_what_was_before_it_stays(journal: Path) -> None:
-    journal.write_bytes(encode(began()) + encode(loaded()) + encode(rollout(0)) + b"{}\n" + encode(rollout(1)))
+    journal.write_bytes(encode(BEGAN) + encode(loads()) + encode(rollout(0)) + b"{}\n" + encode(rollout(1)))
     index = JournalIndex(journal)
 
     for _ in range(2):
@@ -504,16 +496,8 @@ def rollout_of(index: JournalIndex, row: int) -> Any:
     return json.loads(index.conversation(RunId(row, 0)) or b"")["rollout"]
 
 
-def test_conversations_are_read_from_a_journal_that_has_grown(journal: Path) -> None:
-    index = indexed(journal, began(), loaded(), rollout(0))
-    with journal.open("ab") as file:
-        file.write(encode(rollout(1)))
-    index.read()
-    assert [rollout_of(index, row) for row in range(2)] == [rollout(0), rollout(1)]
-
-
 def test_a_conversation_is_read_of_a_line_that_replaces_a_torn_one(journal: Path) -> None:
-    whole = b"".join(map(encode, (began(), loaded(), rollout(0))))
+    whole = b"".join(map(encode, (BEGAN, loads(), rollout(0))))
     journal.write_bytes(whole + encode(rollout(1))[:99])
     index = JournalIndex(journal)
     index.read()
@@ -525,7 +509,7 @@ def test_a_conversation_is_read_of_a_line_that_replaces_a_torn_one(journal: Path
 @pytest.mark.parametrize("content", [b"", b"{}\n" * 9, b" " * 10_000, b"\n".join([b"x" * 30] * 99)])
 def test_a_journal_that_is_changed_in_place_has_no_conversation(journal: Path, content: bytes) -> None:
     """An editor does that, and so does `cp` of another journal over it."""
-    index = indexed(journal, began(), loaded(), rollout(0), rollout(1))
+    index = indexed(journal, BEGAN, loads(), rollout(0), rollout(1))
     assert index.conversation(RunId(1, 0))
     journal.write_bytes(content)
     with pytest.raises(JournalError, match="the file was changed while it was read"):
@@ -533,7 +517,7 @@ def test_a_journal_that_is_changed_in_place_has_no_conversation(journal: Path, c
 
 
 def test_a_conversation_of_which_a_byte_was_changed_is_not_shown(journal: Path) -> None:
-    index = indexed(journal, began(), loaded(), rollout(0), score(0, a=1.0, b=1.0))
+    index = indexed(journal, BEGAN, loads(), rollout(0), score(0, a=1.0, b=1.0))
     lines = journal.read_bytes()
     assert b'"crc"' not in (index.conversation(RunId(0, 0)) or b"")
     for old, new in ((b'"content":"42"', b'"content":"43"'), (b'{"rewards:a":1.0', b'{"rewards:a":0.0')):
@@ -549,9 +533,7 @@ def test_a_damaged_line_that_may_be_deleted_concerns_its_own_run_alone(journal: 
         lines = list(map(encode, STORY))
         lines[number] = lines[number][:-9] + b"x" + lines[number][-8:]
         journal.write_bytes(b"".join(lines))
-        with pytest.raises(JournalError) as raised:
-            list(replay(journal))
-        if "delete that line" in str(raised.value):
+        if "delete that line" in str(raised(JournalError, lambda: list(replay(journal)))):
             left = fold([*STORY[:number], *STORY[number + 1 :]]).records
             assert {run for run in whole if left.get(run) != whole[run]} <= {RunId.of(event)}
         else:
@@ -560,6 +542,6 @@ def test_a_damaged_line_that_may_be_deleted_concerns_its_own_run_alone(journal: 
 
 @pytest.mark.parametrize("fields", [{"run": 0}, {"row": 0, "run": {}}, {"row": 0, "run": 0, "attempt": "x", "at": ""}])
 def test_an_event_of_an_unknown_kind_is_passed_over(journal: Path, fields: Event) -> None:
-    index = indexed(journal, began(), loaded(), rollout(0), {"ev": "later", **fields})
+    index = indexed(journal, BEGAN, loads(), rollout(0), {"ev": "later", **fields})
     assert index.found == replayed(journal)
     assert len(index.found.session_ms) == 1

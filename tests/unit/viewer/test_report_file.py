@@ -152,7 +152,6 @@ def sources_digest() -> str:
 
 
 def built(name: str) -> str:
-    """Return a file of the bundle."""
     file = resources.files("pytest_osmosis.addons.viewer") / "assets" / name
     assert file.is_file(), f"{name} is missing: run make viewer"
     return file.read_text(encoding="ascii")
