@@ -260,7 +260,7 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
     ),
     # values
     f"{X} --osmosis-shard=9/8": 'must be K/N, the K-th of N shards, like 1/8 to 8/8 (N at most 10000), got "9/8"',
-    f"{X} --osmosis-shard=1/2/3": 'must be K/N, *, got "1/2/3"',
+    f"{X} --osmosis-set=sampling.extra_body.column=3 --osmosis-model=demo/script": "must be the name of a column*",
     f"{X} --osmosis-shard=1/20000": 'must be K/N, *, got "1/20000"',
     f"{X} --osmosis-show-failures=-1": 'must be an integer of at least 0, or "all", got "-1"',
     f"{X} -oosmosis_not_measured_exit=256": "must be an exit status from 1 to 255, got '256'",
@@ -277,6 +277,9 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
     "graded.py --osmosis-lab-budget=60": "--osmosis-lab-budget: needs --osmosis-lab: *",
     "--osmosis-source=reference --osmosis-record --osmosis-replay": (
         "--osmosis-record, --osmosis-replay: --osmosis-source=reference requests no model, so no eval can run"
+    ),
+    f"{X} --osmosis-record=new --osmosis-replay --osmosis-n=0": (
+        "--osmosis-replay: contradicts --osmosis-record: an answer is recorded, or comes from the cassette; *"
     ),
     "configs/training/t.toml --osmosis-replay": "--osmosis-replay: does not apply to a training config, *",
     "tests --osmosis-source=modle": '--osmosis-source: must be "reference" or "model", got "modle"',
@@ -318,9 +321,13 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
     ),
     f"{X}::x[row1-run2] --osmosis-granularity=row": "tests like 'configs/eval/x.toml::x[row0]', which --co lists*",
     f"{X}::x[row1]": "configs/eval/x.toml -k 'row1-' selects all runs of a row",
+    f"{X}::x[row1-run0] --osmosis-shard=1/2": "not found; this eval has tests like *x[row0-run0]'*",
     # evals without a TOML
     f"{TYPED} --osmosis-agent=agents.rollout": 'must be "chat"*, got "agents.rollout"; did you mean "agents:rollout"?',
     f"{TYPED} --osmosis-agent=chat --osmosis-dataset=y.jsonl": 'must be an existing file, got "y.jsonl" (*',
+    f"{TYPED} --osmosis-agent=chat --osmosis-dataset=tests": (
+        '"*tests" is a folder, not a file; a folder of trajectories needs *"recorded"'
+    ),
     f"{TYPED} --osmosis-agent=agents:rollot": 'module "agents" has no "rollot", did you mean "rollout"?',
     f"{TYPED} --osmosis-agent=agnts:rollout": 'no module "agnts" is installed, *; write or install it, or *',
 }
