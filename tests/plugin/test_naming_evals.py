@@ -238,7 +238,6 @@ def test_collect_only_loads_and_writes_nothing(workspace: Workspace) -> None:
 
 
 OURS = "def right(solution_str, ground_truth):\n    return 1.0\n"
-OTHER = "def parse(text):\n    return text\n"
 
 
 def hints(result: pytest.RunResult) -> list[str]:
@@ -264,21 +263,11 @@ def test_evals_of_a_folder_are_named_with_their_command_unless_something_was_col
 @pytest.mark.slow
 @pytest.mark.addon
 def test_nothing_is_said_where_nothing_is_ours(workspace: Workspace) -> None:
-    workspace.write("app.py", OTHER)
+    workspace.write("app.py", "def parse(text):\n    return text\n")
     workspace.write("configs/eval/endpoints.toml", "")
 
     for arguments in ((), ("app.py",), ("configs",)):
         assert hints(workspace.run(*arguments, exits=5)) == []
-
-
-@pytest.mark.addon
-def test_under_the_lab_a_command_without_a_reward_function_says_what_is_one(workspace: Workspace) -> None:
-    workspace.write("mine.py", OTHER)
-
-    assert hints(workspace.run("--osmosis-lab", "mine.py", exits=5)) == [
-        "osmosis: no reward function was found in mine.py; name the file of a function whose first parameter is "
-        "solution_str or messages and that takes a ground_truth, or decorate one in a test module with @osmosis_reward"
-    ]
 
 
 MISSING = {

@@ -13,7 +13,7 @@ import pytest
 from pytest_osmosis.config.named_keys import PRIME_KEYS
 from pytest_osmosis.plugin import options
 from tests.plugin.workspaces import CONFIG, Workspace, read_json
-from tests.servers import ChatServer, reply, together
+from tests.servers import ChatServer, reply
 
 Pipe = Callable[[bytes], str]
 
@@ -33,25 +33,6 @@ def pipe() -> Iterator[Pipe]:
             return f"/dev/fd/{reader}"
 
         yield made
-
-
-def test_n_and_limit_override_the_config(workspace: Workspace) -> None:
-    workspace.eval(rows=5, data={"rows": "4"}, evaluation={"n": 7})
-
-    workspace.run(CONFIG, "--osmosis-n=2", "--osmosis-limit=3").assert_outcomes(passed=6)
-    rows = {row["row_index"]: [run["run_index"] for run in row["runs"]] for row in workspace.results()["rows"]}
-    assert rows == {0: [0, 1], 1: [0, 1], 2: [0, 1]}
-    assert workspace.results()["config"]["n_runs"] == 2
-    assert workspace.results()["partial"] is False
-
-
-def test_batch_size_limits_rollouts_in_flight(workspace: Workspace) -> None:
-    with ChatServer(reply("42"), together(2, reply("42"))) as server:  # after the probe
-        workspace.eval(rows=12, model={"base_url": server.base_url})
-
-        workspace.run(CONFIG, "--osmosis-batch-size=3").assert_outcomes(passed=12)
-        assert 1 < server.max_in_flight <= 3
-        assert len(server.requests) == 12 + 1  # the probe
 
 
 @pytest.mark.slow
@@ -231,7 +212,7 @@ def test_names_of_prime_eval_set_our_keys(workspace: Workspace, monkeypatch: pyt
             CONFIG,
             "--osmosis-num-examples=2",
             "--osmosis-rollouts-per-example=2",
-            "--osmosis-max-concurrent=-1",
+            "--osmosis-max-concurrent-generation=-1",
             "--osmosis-max-concurrent-scoring=3",
             "--osmosis-num-workers=auto",
             f"--osmosis-api-base-url={server.base_url}",
@@ -249,14 +230,6 @@ def test_names_of_prime_eval_set_our_keys(workspace: Workspace, monkeypatch: pyt
             "  overridden: *limit = 2 (--osmosis-num-examples)*n = 2 (--osmosis-rollouts-per-example)*",
         ]
     )
-
-
-def test_no_limit_is_as_many_as_there_are(workspace: Workspace) -> None:
-    workspace.eval(rows=4)
-
-    for name in ("max-concurrent", "max-concurrent-generation"):
-        result = workspace.run(CONFIG, f"--osmosis-{name}=-1", "--osmosis-n=2", "--osmosis-dry-run")
-        result.stdout.fnmatch_lines(["  4 rows x 2 runs = 8 rollouts, 8 in flight*"])
 
 
 def test_two_names_of_one_key_contradict_each_other(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
