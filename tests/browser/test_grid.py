@@ -31,7 +31,6 @@ def rows(page: Page) -> Locator:
 
 
 def first_row(page: Page) -> Locator:
-    """Return the row at the top of the grid."""
     return page.locator(".grid-row[aria-rowindex='2']")
 
 

@@ -38,7 +38,6 @@ def viewing(pages: Pages, root: Path, view: str = "", *, stops_clock: bool = Fal
 
 
 def expect_ended(page: Page, number: int) -> None:
-    """Wait until this number of runs has ended on screen."""
     outcomes = page.get_by_role("grid").locator(
         ", ".join(f"[aria-label*=': {outcome}']" for outcome in ("passed", "failed", "unmeasured"))
     )

@@ -77,7 +77,6 @@ class Background:
         return done.stdout
 
     def submit(self, *words: str, exits: int = 0) -> dict[str, Any]:
-        """Submit the eval, and return the JSON document that `submit` prints."""
         document: dict[str, Any] = json.loads(
             self.call("submit", "configs/eval/x.toml", "--yes", "--json", *words, exits=exits)
         )
@@ -87,7 +86,6 @@ class Background:
         return len(list(self.root.glob("begun-*")))
 
     def go(self) -> None:
-        """Let every rollout end."""
         (self.root / "go").touch()
 
     def log(self, run: str) -> str:

@@ -299,7 +299,6 @@ def test_a_page_without_common_rows_says_why_and_names_them(copied: RealRuns) ->
 
 
 def history(runs: Sequence[PastRun]) -> ModelHistory:
-    """Return the history of eval runs of one model."""
     (of_model,) = history_page("x", runs)["models"]
     return of_model
 

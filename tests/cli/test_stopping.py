@@ -129,7 +129,6 @@ def test_logs_of_a_terminal_are_what_code_printed_outside_of_runs(
 
 
 def read_until(terminal: int, text: str) -> str:
-    """Return what appears on a terminal up to `text`."""
     shown, end = "", time.monotonic() + DEADLINE_S
     while text not in shown:
         ready, _, _ = select.select([terminal], [], [], max(0.0, end - time.monotonic()))

@@ -385,7 +385,6 @@ Evaluate = Callable[..., Any]
 
 @pytest.fixture
 def evaluate(workspace: Workspace) -> Evaluate:
-    """A function that runs a session of an eval, and returns its results."""
     workspace.write("answering.py", CODE)
     lines = [json.dumps({"user_prompt": prompt, "ground_truth": truth}) for prompt, truth in ROWS]
     workspace.write("data/x.jsonl", "\n".join(lines))

@@ -20,7 +20,6 @@ GATE = {"max_regression": 0.02}
 
 
 def eval_of(workspace: Workspace, rows: list[Row], **tables: Any) -> None:
-    """Write an eval with these rows and [baseline] results."""
     workspace.eval(rows=rows, **{"baseline": {"results": FILE}, "gate": GATE, **tables})
 
 
@@ -116,7 +115,6 @@ def server(models: Models) -> Iterator[ChatServer]:
 
 
 def eval_of_model(workspace: Workspace, server: ChatServer, rows: int = 7, **tables: Any) -> None:
-    """Write an eval of the model "new" with "old" as its baseline."""
     workspace.write("rewards.py", REWARDS)
     given: dict[str, Any] = {
         "experiment": {"model_path": "new"},

@@ -241,7 +241,6 @@ def say(*expressions: str, then: str = "c") -> bytes:
 
 
 def printed(result: pytest.RunResult) -> list[str]:
-    """Return the output of the commands of `say`."""
     return [line[line.index("('say'") :] for line in result.outlines if "('say'" in line]
 
 
@@ -390,7 +389,6 @@ def test_no_run_starts_while_a_prompt_is_open(workspace: Workspace) -> None:
 
 
 def stands_still(server: ChatServer) -> bool:
-    """True if no request arrives in half a second."""
     before = len(server.requests)
     time.sleep(0.5)
     return len(server.requests) == before

@@ -25,7 +25,6 @@ def summary(lines: Sequence[str], word: str = "FAILED") -> list[str]:
 
 
 def section(lines: Sequence[str], title: str) -> list[str]:
-    """Return the lines of a section of the summary."""
     begin = next(number for number, line in enumerate(lines) if re.fullmatch(f"=+ {title} =+", line))
     end = next(n for n, line in enumerate(lines[begin + 1 :], begin + 1) if re.match("===|-+ osmosis: ", line))
     return list(lines[begin + 1 : end])

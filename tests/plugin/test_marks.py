@@ -142,7 +142,6 @@ ROWS: list[Row] = [{"passing": "012"}, {"passing": "0"}, {"passing": "02", "rais
 
 
 def prepare(workspace: Workspace, rows: Iterable[Row] = ROWS, **tables: Mapping[str, Any]) -> None:
-    """Write an eval with three runs of each row."""
     workspace.write("rewards.py", REWARDS)
     workspace.write("agent.py", AGENT)
     defaults: dict[str, Mapping[str, Any]] = {
@@ -160,7 +159,6 @@ def ran(workspace: Workspace) -> list[str]:
 
 
 def runs(*rows: int) -> list[str]:
-    """Return the names of three runs of each row."""
     return [f"row{row}-run{run}" for row in rows for run in range(3)]
 
 
@@ -234,7 +232,6 @@ def example(hook: Callable[..., object]) -> str:
 
 
 def lines_of(workspace: Workspace, name: str) -> list[dict[str, Any]]:
-    """Return the objects in a file of JSON lines."""
     return [json.loads(line) for line in (workspace.root / name).read_text(encoding="utf-8").splitlines()]
 
 

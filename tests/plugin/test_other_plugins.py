@@ -307,7 +307,6 @@ def seen(workspace: Workspace, name: str, *words: str) -> list[list[object]]:
 
 
 def click(workspace: Workspace, tests: list[list[object]], *words: str) -> pytest.RunResult:
-    """Run these tests as VS Code does."""
     return workspace.run(f"--rootdir={workspace.root}", *words, *(str(id) for id, _, _ in tests))
 
 

@@ -216,7 +216,6 @@ def on_a_terminal(
 
 
 def live_lines(written: str) -> list[str]:
-    """Return every state of the line."""
     return [
         re.sub(r"\x1b\[\w*", "", line).rstrip()
         for line in re.findall(r"\r([^\r\n]*x [^\r\n]*\d+/\d+[^\r\n]*)", written)

@@ -24,7 +24,6 @@ def score(solution_str, **kwargs):
 
 @pytest.fixture
 def stored_workspace(workspace: Workspace) -> Workspace:
-    """A workspace with a stored run of two rows that passed."""
     workspace.write("rewards.py", COUNTING)
     workspace.write("helpers.py", "given = 1.0\n")
     workspace.eval(rows=2, limits={"max_errors": 2})
@@ -239,7 +238,6 @@ ROWS: list[Row] = [{}, {"score": 0.0}, {"reward": "raises"}, {}]
 
 
 def ids(*rows: int) -> set[str]:
-    """Return the ids of the first run of each row."""
     return {f"configs/eval/x.toml::x[row{row}-run0]" for row in rows}
 
 

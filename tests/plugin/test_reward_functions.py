@@ -56,7 +56,6 @@ IDS = [
 
 
 def collected(workspace: Workspace, *arguments: str) -> list[str]:
-    """Return the node ids that a command collects."""
     result = workspace.run("--co", "-q", *arguments)
     return [line for line in result.outlines if "::" in line]
 

@@ -229,7 +229,6 @@ temperature = [0.0, 0.5]
 
 @pytest.fixture
 def many(workspace: Workspace) -> Workspace:
-    """A workspace with a config of three evals over two rows."""
     workspace.eval("x", rows=2)
     workspace.write(PATH, MANY)
     return workspace

@@ -114,8 +114,6 @@ NEVER_RAN = {
 
 
 def by_prompt() -> Behaviour:
-    """Return the behaviour of a server that answers as the prompt says."""
-
     async def behave(exchange: Exchange) -> web.StreamResponse:
         prompt = exchange.seen.body["messages"][-1]["content"]
         code = prompt.removeprefix("refused with ")
@@ -190,7 +188,6 @@ def make(workspace: Workspace, server: ChatServer, *, gated: bool) -> None:
 
 
 def reported(workspace: Workspace) -> dict[str, tuple[str, str]]:
-    """Return the kind and message of each test in JUnit XML, by the test's name."""
     reports = {}
     for name, case in junit_cases(workspace.root / "junit.xml").items():
         child = next((child for child in case if child.tag not in ("properties", "system-out")), None)

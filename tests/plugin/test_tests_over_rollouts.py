@@ -41,7 +41,6 @@ IDS = [
 
 
 def product(body: Mapping[str, Any]) -> str:
-    """Return the right answer to the question of a row."""
     a, b = map(int, re.findall(r"\d+", body["messages"][-1]["content"]))
     return str(a * b)
 
@@ -58,12 +57,10 @@ def make(workspace: Workspace, tests: str = TESTS, *, rows: list[Row] = REFERENC
 
 
 def at(server: ChatServer) -> dict[str, Any]:
-    """Return the [model] table for this server."""
     return {"base_url": server.base_url}
 
 
 def outcomes(result: pytest.RunResult) -> dict[str, str]:
-    """Return the outcome of each test, by its name."""
     pairs = re.findall(r"^(PASSED|FAILED|ERROR|XFAIL) \S+?::(\S+)", result.stdout.str(), re.MULTILINE)
     return {name: outcome for outcome, name in pairs}
 

@@ -112,11 +112,9 @@ class Workspace:
 
     @property
     def distributed(self) -> bool:
-        """True if commands run under xdist."""
         return bool(self.arguments)
 
     def ini(self, *lines: str) -> None:
-        """Write pytest.ini with these lines."""
         self.write("pytest.ini", "\n".join(["[pytest]", *lines]) + "\n")
 
     def hurry(self) -> None:
@@ -223,8 +221,6 @@ def _hears_ctrl_c() -> None:
 
 
 class Session:
-    """A pytest that runs in the background."""
-
     def __init__(self, words: Sequence[str], folder: Path) -> None:
         self.output = ""
         self._process = subprocess.Popen(
@@ -260,7 +256,6 @@ class Session:
             pipe.close()
 
     def kill_workers(self) -> None:
-        """Send SIGKILL to every worker of xdist."""
         for worker in self.workers:
             os.kill(worker, signal.SIGKILL)
 
@@ -287,14 +282,12 @@ class Session:
             self.output += read.decode()
 
     def type(self, text: str) -> None:
-        """Type `text` on its terminal."""
         assert self._process.stdin is not None
         self._process.stdin.write(text)
         self._process.stdin.flush()
 
     @property
     def ended(self) -> bool:
-        """Return True once pytest has ended."""
         return self._process.poll() is not None
 
     def wait(self) -> int:
@@ -336,7 +329,6 @@ def _value(value: Any) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
