@@ -49,6 +49,7 @@ def score(solution_str, ground_truth, extra_info=None, **kwargs):
         raise ZeroDivisionError("the reward function broke")
     return extra_info.get("score", 1.0)
 """
+EXACT = "def score(solution_str, ground_truth, **kwargs):\n    return float(solution_str == ground_truth)\n"
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "experiment": {"model_path": "demo/arithmetic", "dataset": "x"},
     "data": {"rows": "all"},
