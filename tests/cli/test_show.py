@@ -85,12 +85,10 @@ def test_show_without_any_run(typed: Cli) -> None:
 
 # -- all runs of a row -------------------------------------------------------------------------------------
 
-PROMPT = [{"role": "user", "content": "1 + 1?"}]
-
 
 def answered(run: int, text: str, score: float) -> list[dict[str, Any]]:
     """The events of a run of row 3 that ended with an answer."""
-    messages = [*PROMPT, {"role": "assistant", "content": text}]
+    messages = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": text}]
     rollout = {**ROLLOUT, "run": run, "messages": messages, "n_prompt": 1, "output": {}}
     scores = {"rewards:exact": score, "rewards:style": 1.0}
     return [rollout, {**SCORE, "run": run, "scores": scores, "errors": {}, "ground_truth": "2"}]

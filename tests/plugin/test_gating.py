@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import BROKEN, CONFIG, FAIL, PASS, Workspace, junit_cases, read_json
+from tests.plugin.workspaces import CONFIG, FAIL, PASS, Workspace, junit_cases, read_json
 from tests.servers import ChatServer, reply, status
 
 
@@ -49,21 +49,14 @@ def test_a_wrong_key_with_an_unusual_status_is_not_measured(workspace: Workspace
     assert set(boundaries) == {"provider"}
 
 
-def test_the_exit_status_of_not_measured_can_be_set(workspace: Workspace) -> None:
-    workspace.eval(rows=[BROKEN] * 2, limits={"max_errors": 2})
-
-    workspace.run(CONFIG, "-oosmosis_not_measured_exit=77", exits=77).assert_outcomes(errors=2)
-
-
 EARLY = "--osmosis-stop-when-decided"
-ROWS = [{"score": float(index % 4 > 0)} for index in range(40)]
-"""30 of 40 pass."""
 
 
 @pytest.mark.journey
 def test_an_eval_whose_gate_fails_ends_early_with_the_verdict_of_the_whole(workspace: Workspace) -> None:
     with ChatServer(reply("42")) as server:
-        workspace.eval(rows=ROWS, gate={"pass_rate": ">= 0.9"}, model={"base_url": server.base_url})
+        rows = [{"score": float(index % 4 > 0)} for index in range(40)]
+        workspace.eval(rows=rows, gate={"pass_rate": ">= 0.9"}, model={"base_url": server.base_url})
         whole = workspace.run(CONFIG, "--osmosis-no-probe")
         assert (whole.ret, len(server.requests)) == (1, 40)
         verdict = workspace.results()["gates"][0]["state"]

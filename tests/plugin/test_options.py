@@ -166,16 +166,13 @@ def test_options_of_other_plugins_keep_their_meaning(workspace: Workspace) -> No
     assert workspace.run("--help", "--model=a/b").ret == 0
 
 
-ARGUMENTS = ("--osmosis-dataset=data/x.jsonl", "--osmosis-eval-fn=rewards:score", "--osmosis-model=demo/arithmetic")
-
-
 @pytest.mark.addon
 @pytest.mark.skipif(importlib.util.find_spec("fastmcp") is not None, reason="fastmcp is installed")
 def test_without_fastmcp_the_extra_is_named(workspace: Workspace) -> None:
     workspace.eval()
     workspace.write("mcp/main.py", "from fastmcp import FastMCP\n")
 
-    result = workspace.run("--osmosis-mcp=mcp", *ARGUMENTS, exits=4)
+    result = workspace.run(CONFIG, "--osmosis-mcp=mcp", exits=4)
 
     assert "[agent] mcp: fastmcp is not installed; pip install 'pytest-osmosis[mcp]'" in result.stderr.str()
     assert workspace.run_dirs("x") == []
@@ -190,13 +187,10 @@ def test_an_option_replaces_the_agent_of_a_config(workspace: Workspace) -> None:
     assert '  overridden: mcp = "mcp" (--osmosis-mcp)' in result.outlines
 
 
-IN_A_TOML = {"endpoint_id", "headers", "headers_from_state"}
-"""Settings that have no flag in `prime eval` either."""
-
-
 def test_every_setting_has_an_option() -> None:
     named = {option.name for option in options.OF_KEYS}
-    assert {key.name for key in PRIME_KEYS.values() if key.option not in named} == IN_A_TOML
+    without_flag_there_too = {"endpoint_id", "headers", "headers_from_state"}
+    assert {key.name for key in PRIME_KEYS.values() if key.option not in named} == without_flag_there_too
     assert [
         option.name for option in options.OF_PRIME if option.name not in {key.option for key in PRIME_KEYS.values()}
     ] == ["sampling-args"]

@@ -104,13 +104,9 @@ def found_in(folder: Path) -> list[tuple[int, int]]:
     return [(line["example_id"], line["run_index"]) for line in lines]
 
 
-PATIENT = constants({"addons.verifiers.prime_files.LAST_S": 60.0})
-"""The end of an eval waits for a heartbeat as long as it takes on a loaded machine."""
-
-
 def test_an_abbreviated_summary_shows_no_conversation(workspace: Workspace) -> None:
     workspace.eval("x", ROWS, limits={"max_errors": 9})
-    workspace.write("patient.py", PATIENT)
+    workspace.write("patient.py", constants({"addons.verifiers.prime_files.LAST_S": 60.0}))  # or it waits for less
     whole = workspace.run(CONFIG, "-rfE").stdout.str()
     brief = workspace.run(
         *("-ppatient", CONFIG, "--osmosis-abbreviated-summary"),

@@ -93,18 +93,9 @@ def test_files_that_cannot_be_written_are_errors(workspace: Workspace, monkeypat
 # -- results.json has the keys of eval mode with their meaning there ---------------------------------------
 
 
-PATIENT = constants({"git.PATIENCE_S": 60.0})
-"""The end of an eval waits for git as long as it takes on a loaded machine."""
-
-
-def make(workspace: Workspace) -> None:
-    """Write an eval of two rows, one of which passes, with three runs each."""
-    workspace.eval(rows=[{"score": 1.0}, {"score": 0.25}], evaluation={"n": 3, "pass_threshold": 0.5, "batch_size": 4})
-
-
 def test_results_name_the_git_commit_of_the_workspace(workspace: Workspace) -> None:
-    make(workspace)
-    workspace.write("patient.py", PATIENT)
+    workspace.eval(rows=1)
+    workspace.write("patient.py", constants({"git.PATIENCE_S": 60.0}))  # on a loaded machine git may take long
     git(workspace.root, "init")
     head = commit(workspace.root, {".gitignore": "/stdout\n/stderr\n"})  # files of pytester
 
@@ -120,7 +111,7 @@ def test_results_name_the_git_commit_of_the_workspace(workspace: Workspace) -> N
 
 
 def test_results_have_the_keys_of_eval_mode(workspace: Workspace) -> None:
-    make(workspace)
+    workspace.eval(rows=[{"score": 1.0}, {"score": 0.25}], evaluation={"n": 3, "pass_threshold": 0.5, "batch_size": 4})
     (workspace.root / "out.json").symlink_to("there.json")
 
     workspace.run(CONFIG, "--osmosis-output=out.json")

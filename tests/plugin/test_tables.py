@@ -263,6 +263,7 @@ CASES: Mapping[str, Case] = {
     ),
     "6: too many warnings": Case({"x": {}}, 6, NO_WARNINGS, {"test_warns.py": WARNS}, n2=6),
     "9: only reward errors": Case({"x": MEASURED_NOTHING}, 9),
+    "77: not measured, as the ini key says": Case({"x": MEASURED_NOTHING}, 77, ("-oosmosis_not_measured_exit=77",)),
     "9: all taken out": Case(
         {"x": {"rows": [{"grader": "removes"}], "scoring": {"eval_fns": None, "grader": "graders:Removes"}}},
         9,
