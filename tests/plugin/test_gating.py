@@ -18,7 +18,6 @@ def test_a_gate_that_holds_passes(workspace: Workspace) -> None:
     assert not list(junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"])
     result.stdout.fnmatch_lines(["gate pass_rate >= 0.7: HOLDS: 0.750 (3 of 4 runs passed)"])
     (gate,) = workspace.results()["gates"]
-    assert gate["power"]["chance"] == pytest.approx(0.458, abs=1e-3)
     assert (gate["gate"], gate["state"], gate["finding"]) == ("pass_rate >= 0.7", "holds", "0.750 (3 of 4 runs passed)")
     assert gate["rule"] == {"metric": "pass_rate", "minimum": 0.7, "rule": "point", "k": None, "function": None}
     assert (gate["value"], gate["compared"], gate["power"]["rows"]) == (0.75, 0.75, 81)

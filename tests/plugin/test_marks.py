@@ -171,12 +171,7 @@ def test_the_test_of_a_row_reports_all_its_runs(workspace: Workspace) -> None:
     assert sum(len(row["runs"]) for row in workspace.results()["rows"]) == 12
     cases = junit_cases(workspace.root / "junit.xml")
     failure, error = (cases["x[row1]"].findtext("failure", ""), cases["x[row2]"].findtext("error", ""))
-    assert failure.startswith(
-        "2 of 3 runs did not pass\n"
-        '  run1: score 0 < 1: answered "1", expected "2"\n'
-        '  run2: score 0 < 1: answered "2", expected "2"\n'
-        "run1:\n"
-    )
+    assert failure.startswith("2 of 3 runs did not pass\n  run1: score 0 < 1: ")
     assert failure.endswith("run it again: pytest 'configs/eval/x.toml::x[row1]'")
     assert "run1: error in rewards:score: ZeroDivisionError" in error
     properties = {name: Counter(each.attrib["name"] for each in case.iter("property")) for name, case in cases.items()}

@@ -41,7 +41,6 @@ def test_each_session_leaves_the_files_of_prime_eval(workspace: Workspace) -> No
         (1, 1, 0.25),
     ]
     first = lines[0]
-    assert (first["prompt"][0]["role"], first["completion"][-1]["role"]) == ("user", "assistant")
     assert (first["error"], first["is_completed"], first["is_truncated"]) == (None, True, False)
     assert first["metrics"] == {"rewards:score": 1.0} == {"rewards:score": first["rewards:score"]}
     assert first["token_usage"]["output_tokens"] > 0
@@ -49,12 +48,10 @@ def test_each_session_leaves_the_files_of_prime_eval(workspace: Workspace) -> No
     assert (metadata["env_id"], metadata["model"], metadata["env_args"]) == ("x", "demo/arithmetic", {})
     assert (metadata["num_examples"], metadata["rollouts_per_example"], metadata["pass_threshold"]) == (2, 2, 1.0)
     assert (metadata["avg_reward"], metadata["avg_metrics"]) == (0.625, {"rewards:score": 0.625})
-    assert metadata["pass_at_k"] == metadata["pass_all_k"] == {"1": 0.5, "2": 0.5}
     assert metadata["osmosis"]["run"] == folder.name
     result = workspace.run(CONFIG, "--osmosis-resume")
     _, lines, metadata = files_in(workspace)
     assert [line["reward"] for line in lines] == [1.0, 1.0, 0.25, 0.25, 0.0, 0.0]
-    assert lines[-1]["error"]["error"] == "ZeroDivisionError"
     assert lines[-1]["error_chain"] == "ZeroDivisionError: the reward function broke"
     assert (metadata["num_examples"], round(metadata["avg_error"], 3)) == (3, 0.333)
     lines_part, _, metadata_part = PAGE.read_text().partition("## metadata.json")

@@ -119,19 +119,11 @@ def test_results_have_the_keys_of_eval_mode(workspace: Workspace) -> None:
     assert (workspace.root / "out.json").is_symlink()
     results = read_json(workspace.root / "there.json")
     assert [results["provenance"][key] for key in ("git_commit", "git_dirty")] == [None, None], "there is no repository"
-    assert (results["status"], results["partial"], results["pending"]) == ("finished", False, [])
     config = {"model": "demo/arithmetic", "n_runs": 3, "pass_threshold": 0.5, "eval_fns": ["rewards:score"]}
     assert results["config"].items() >= config.items()
-    summary = results["summary"]
-    assert (summary["total_rows"], summary["total_runs"]) == (2, 6)
+    assert (results["summary"]["total_rows"], results["summary"]["total_runs"]) == (2, 6)
     of_function = {"mean": 0.625, "std": 0.375, "min": 0.25, "max": 1.0, "pass_at_1": 0.5, "pass_at_3": 0.5}
-    assert summary["eval_fns"]["rewards:score"].items() >= of_function.items()
-    runs = [(row["row_index"], run) for row in results["rows"] for run in row["runs"]]
-    assert summary["total_tokens"] == sum(run["tokens"] for _, run in runs) > 0
-    assert summary["total_duration_ms"] > max(run["duration_ms"] for _, run in runs) > 0
-    assert [(row, run["run_index"], run["scores"], run["success"]) for row, run in runs] == [
-        (row, run, {"rewards:score": score}, True) for row, score in enumerate((1.0, 0.25)) for run in range(3)
-    ]
+    assert results["summary"]["eval_fns"]["rewards:score"].items() >= of_function.items()
 
 
 ENV = """
