@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.demo_servers import DemoServer, demo_server
 from tests.plugin.workspaces import CONFIG, Workspace, read_json, timeless, wait_until
 from tests.servers import ChatServer, never, reply
 
-GONE = DemoServer("http://127.0.0.1:9/v1")
 TESTS = """
 import pytest
 
@@ -27,20 +25,6 @@ def pytest_runtest_logreport(report):
 """
 
 
-def run(workspace: Workspace, server: DemoServer, *words: str) -> pytest.RunResult:
-    """Run with the address of a server for the model, and for the judge if there is one."""
-    config = (workspace.root / "configs/eval/x.toml").read_text(encoding="utf-8")
-    keys = ["model.base_url", *["judge.base_url"] * ("[judge]" in config)]
-    return workspace.run(*(f"--osmosis-set={key}={server.base_url}" for key in keys), *words)
-
-
-def scores(workspace: Workspace) -> Any:
-    return [
-        [(each["run_index"], each.get("model_tag"), each["scores"], each["usage"]) for each in row["runs"]]
-        for row in workspace.results()["rows"]
-    ]
-
-
 def use(workspace: Workspace, name: str = "x") -> dict[str, Any]:
     found: dict[str, Any] = workspace.results(name)["provenance"]["cassette"]
     return found
@@ -53,13 +37,11 @@ def test_judges_are_replayed_for_rescoring(workspace: Workspace) -> None:
         judge={"model_path": "demo/judge", "votes": 2},
         scoring={"eval_fns": ["rewards:score"], "rubric": "Is it right?"},
     )
-    with demo_server() as server:
-        assert run(workspace, server, CONFIG, "--osmosis-record", "--osmosis-no-probe").ret == 0
-        assert server.stats()["requests"] == 3 * (1 + 2)
-    recorded = scores(workspace)
-    words = ("--osmosis-from=latest", "--osmosis-rescore", f"--osmosis-set=judge.base_url={GONE.base_url}")
-    workspace.run(*words, "--osmosis-replay", exits=0)
-    assert scores(workspace) == recorded
+    workspace.run(CONFIG, "--osmosis-record", exits=0)
+    assert use(workspace)["requests"] == 3 * (1 + 2)
+    recorded = counted(workspace)
+    workspace.run("--osmosis-from=latest", "--osmosis-rescore", "--osmosis-replay", exits=0)
+    assert counted(workspace) == recorded
     assert use(workspace)["replayed"] == 3 * 2
 
 
@@ -68,10 +50,9 @@ def test_judges_are_replayed_for_rescoring(workspace: Workspace) -> None:
 def test_tests_over_rollouts_are_replayed(workspace: Workspace) -> None:
     workspace.eval(rows=3)
     workspace.write("test_x.py", TESTS)
-    with demo_server() as server:
-        run(workspace, server, "test_x.py", "--osmosis-source=model", "--osmosis-record").assert_outcomes(passed=3)
+    workspace.run("test_x.py", "--osmosis-source=model", "--osmosis-record").assert_outcomes(passed=3)
 
-    replay = run(workspace, GONE, "test_x.py", "--osmosis-source=model", "--osmosis-replay")
+    replay = workspace.run("test_x.py", "--osmosis-source=model", "--osmosis-replay")
 
     replay.assert_outcomes(passed=3)
     replay.stdout.fnmatch_lines(["  replays cassettes/x.jsonl: no model is asked"])
@@ -133,18 +114,15 @@ def score(solution_str, ground_truth, **kwargs):
 
 
 @pytest.mark.slow
-def test_a_judge_that_was_not_recorded_breaks_the_run_whatever_the_function_does(
-    workspace: Workspace,
-) -> None:
+def test_a_judge_that_was_not_recorded_breaks_the_run_whatever_the_function_does(workspace: Workspace) -> None:
     workspace.eval(rows=2, gate={"pass_rate": ">= 0.1"})
-    with demo_server() as server:
-        lenient = LENIENT.replace("BASE_URL", server.base_url)
+    with ChatServer(reply(json.dumps({"score": 1.0, "explanation": "right"}))) as judge:
+        lenient = LENIENT.replace("BASE_URL", judge.base_url)
         workspace.write("rewards.py", lenient)
-        run(workspace, server, CONFIG, "--osmosis-record")
+        workspace.run(CONFIG, "--osmosis-record")
     assert use(workspace)["requests"] == 4
     workspace.write("rewards.py", lenient.replace("Is it right?", "Is it good?"))
-    result = run(workspace, GONE, CONFIG, "--osmosis-replay")
-    assert result.ret == 1
+    result = workspace.run(CONFIG, "--osmosis-replay", exits=1)
     assert workspace.results()["summary"]["boundaries"] == {"provider": 2}
     result.stdout.fnmatch_lines(["*ERROR at setup of x[[]replay[]]*", "2 of 2 runs asked what was not recorded *"])
     result.stdout.fnmatch_lines(["-Is it right[?]", "+Is it good[?]"], consecutive=True)

@@ -333,12 +333,12 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def timeless(value: Any, *left_out: str) -> Any:
-    """Return results without times and provenance, and without members of these names."""
+def timeless(value: Any) -> Any:
+    """Return results without times and provenance."""
     if isinstance(value, dict):
-        kept = {key for key in value if not key.endswith("_ms") and key not in ("provenance", *left_out)}
-        return {key: timeless(each, *left_out) for key, each in value.items() if key in kept}
-    return [timeless(each, *left_out) for each in value] if isinstance(value, list) else value
+        kept = {key for key in value if not key.endswith("_ms") and key != "provenance"}
+        return {key: timeless(each) for key, each in value.items() if key in kept}
+    return [timeless(each) for each in value] if isinstance(value, list) else value
 
 
 def junit_cases(path: Path) -> dict[str, ElementTree.Element]:
