@@ -199,20 +199,6 @@ def test_the_suggested_rerun_command_works(workspace: Workspace) -> None:
     workspace.run(*COMMAND, "-k", "row11-").assert_outcomes(failed=1, deselected=11)
 
 
-@pytest.mark.slow
-def test_a_dataset_argument_needs_no_option(workspace: Workspace) -> None:
-    fill(workspace)
-    others = [word for word in COMMAND if "dataset" not in word]
-
-    workspace.run("test_data.jsonl::test_data[row3-run0]", *others).assert_outcomes(passed=1)
-    missing = workspace.run("test_data.jsonl::test_data[row12-run0]", *others, exits=4)
-    text = "not found; this eval has tests like 'test_data.jsonl::test_data?row0-run0?', which --co lists"
-    missing.stderr.fnmatch_lines([f"ERROR: *?row12-run0?: {text}; test_data.jsonl -k *"])
-    workspace.run("test_data.jsonl::test_data[row3-run0]", exits=4).stderr.fnmatch_lines(
-        ["ERROR: test_data.jsonl::test_data?row3-run0?: no eval is named; add --osmosis-agent=*"]
-    )
-
-
 def test_the_current_folder_is_the_workspace_wherever_the_dataset_is(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:

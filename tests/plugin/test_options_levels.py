@@ -240,7 +240,8 @@ def test_collect_run_starts_evals_of_collected_folders(workspace: Workspace) -> 
 
 X = "configs/eval/x.toml"
 TAKES = "unrecognized argument; an eval takes --osmosis"
-TYPED = "--osmosis-dataset=data/x.jsonl --osmosis-eval-fn=rewards:score --osmosis-model=demo/arithmetic"
+SCORED = "--osmosis-eval-fn=rewards:score --osmosis-model=demo/arithmetic"
+TYPED = f"--osmosis-dataset=data/x.jsonl {SCORED}"
 RESPONSES = "--osmosis-base-url=http://localhost:1/v1 --osmosis-api-client-type=openai_responses"
 NO_RESPONSE = "OpenAI's Responses API has none: leave it out, or set [model] api_client_type = *"
 UNPRICED = f"{X} --osmosis-model=vendor/m --osmosis-base-url=http://127.0.0.1:9/v1 --osmosis-set=limits"
@@ -325,6 +326,10 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
     # evals without a TOML
     f"{TYPED} --osmosis-agent=agents.rollout": 'must be "chat"*, got "agents.rollout"; did you mean "agents:rollout"?',
     f"{TYPED} --osmosis-agent=chat --osmosis-dataset=y.jsonl": 'must be an existing file, got "y.jsonl" (*',
+    "data/x.jsonl::x[row3-run0]": "data/x.jsonl::x[row3-run0]: no eval is named; add --osmosis-agent=*",
+    f"data/x.jsonl::x[row3-run0] --osmosis-agent=chat {SCORED}": (  # the argument names the dataset too
+        "not found; this eval has tests like 'data/x.jsonl::x[row0-run0]', which --co lists; data/x.jsonl -k *"
+    ),
     f"{TYPED} --osmosis-agent=chat --osmosis-dataset=tests": (
         '"*tests" is a folder, not a file; a folder of trajectories needs *"recorded"'
     ),
