@@ -136,18 +136,6 @@ def foreign(folder: Path, to: Path, change: Any = None) -> list[dict[str, Any]]:
     return lines
 
 
-def test_a_run_goes_on_from_its_files(workspace: Workspace) -> None:
-    workspace.eval("x", [{"score": 1.0}] * 3, evaluation={"n": 2}, output=OUTPUT)
-    workspace.run(CONFIG, "-k", "row0-")
-    folder, lines, _ = files_in(workspace)
-    result = workspace.run(CONFIG, f"--osmosis-resume-from={folder}", exits=0)
-    result.stdout.fnmatch_lines([f"*resumes {folder.name}*: 2 of 6 rollouts stored, 4 left"])
-    again, more, metadata = files_in(workspace)
-    assert (again, more[:2]) == (folder, lines)
-    assert (len(more), metadata["num_examples"]) == (6, 3)
-    assert [path.name for path in workspace.run_dirs("x")] == [folder.name]
-
-
 def test_files_of_another_program_begin_a_new_run(workspace: Workspace) -> None:
     workspace.eval("x", [{"score": 1.0}] * 3, evaluation={"n": 2}, output=OUTPUT)
     workspace.run(CONFIG, "--osmosis-run=first", "-k", "row0- or row1-")
