@@ -213,16 +213,6 @@ def test_the_current_folder_is_the_workspace_wherever_the_dataset_is(
     assert (workspace.root / "deep/er/.osmosis/runs").is_dir()
 
 
-def test_collect_only_loads_and_writes_nothing(workspace: Workspace) -> None:
-    fill(workspace)
-    (workspace.root / "server.py").unlink()
-
-    result = workspace.run(*COMMAND, "--osmosis-agent=chat", "--osmosis-model=openai/x", "--co", "-q", exits=0)
-
-    assert result.outlines[:2] == ["test_data.jsonl::test_data[row0-run0]", "test_data.jsonl::test_data[row1-run0]"]
-    assert not (workspace.root / ".osmosis").exists()
-
-
 OURS = "def right(solution_str, ground_truth):\n    return 1.0\n"
 
 

@@ -126,29 +126,6 @@ def test_results_have_the_keys_of_eval_mode(workspace: Workspace) -> None:
     assert results["summary"]["eval_fns"]["rewards:score"].items() >= of_function.items()
 
 
-ENV = """
-import os
-
-def score(solution_str, ground_truth, **kwargs):
-    return float(os.environ["WHO"] == "{name}" and "WHO_ELSE" not in os.environ)
-"""
-
-
-def test_several_evals_run_one_after_the_other_each_with_its_own_env(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("WHO", raising=False)
-    for name in ("x", "y"):
-        workspace.write(f"rewards_{name}.py", ENV.format(name=name))
-        workspace.eval(name, rows=6, env={"WHO": name}, scoring={"eval_fns": [f"rewards_{name}:score"]})
-    workspace.run("configs/eval/y.toml", CONFIG).assert_outcomes(passed=12)
-    assert len(workspace.run_dirs("x")) == len(workspace.run_dirs("y")) == 1
-    x, y = (
-        [event["at"] for event in workspace.events(kind, name)] for kind, name in (("rollout", "x"), ("start", "y"))
-    )
-    assert max(x) <= min(y)
-
-
 PYTHON_TEST = "import time\n\n\ndef test_python():\n    time.sleep(0.3)\n    print('never hidden')\n    assert False\n"
 SLOW_REWARDS = "import time\n\n\ndef score(solution_str, **kwargs):\n    time.sleep(0.1)\n    return 1.0\n"
 WAITING_REWARDS = """

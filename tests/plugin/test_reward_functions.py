@@ -217,16 +217,6 @@ def test_decorated_functions_that_would_not_be_tested_are_collection_errors(work
 
 
 @pytest.mark.slow
-def test_a_second_session_of_a_process_knows_only_its_own_functions(workspace: Workspace) -> None:
-    workspace.write("rewards.py", REWARDS)
-    workspace.write("test_a.py", "import rewards\ndef test_a(): pass\n")
-    workspace.run().assert_outcomes(passed=1)
-    workspace.write("rewards.py", REWARDS.replace("def exact", "def equal"))
-
-    workspace.run("rewards.py").assert_outcomes(passed=3, failed=1)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [[], ["test_a.py"]])
 def test_an_ini_key_without_a_reward_function_is_a_usage_error(workspace: Workspace, arguments: list[str]) -> None:
     workspace.ini("osmosis_rewards = rewards.py rewrds.py more/*.py ../else.py /else/where.py folder notes.txt")
