@@ -83,18 +83,12 @@ def test_show_without_any_run(typed: Cli) -> None:
     assert typed("show", "x", fails=1) == f'eval run "x": not found in .osmosis/runs; there are none; {how}\n'
 
 
-# -- all runs of a row -------------------------------------------------------------------------------------
-
-
 def answered(run: int, text: str, score: float) -> list[dict[str, Any]]:
     """The events of a run of row 3 that ended with an answer."""
     messages = [{"role": "user", "content": "1 + 1?"}, {"role": "assistant", "content": text}]
     rollout = {**ROLLOUT, "run": run, "messages": messages, "n_prompt": 1, "output": {}}
     scores = {"rewards:exact": score, "rewards:style": 1.0}
     return [rollout, {**SCORE, "run": run, "scores": scores, "errors": {}, "ground_truth": "2"}]
-
-
-# -- long texts --------------------------------------------------------------------------------------------
 
 
 def test_a_long_message_is_shortened_unless_all_of_it_is_asked_for(typed: Cli, stored: Stored) -> None:
@@ -106,8 +100,6 @@ def test_a_long_message_is_shortened_unless_all_of_it_is_asked_for(typed: Cli, s
     assert text not in short
     assert text in typed("show", "row3-run1", "--full")
 
-
-# -- eval runs without results -----------------------------------------------------------------------------
 
 RULE = {"pass_threshold": 0.5, "thresholds": {}, "decide": "rewards:exact"}
 PLANNED = {**MANIFEST, "pass_rule": RULE, "gates": ["pass_rate >= 0.7"]}
@@ -124,9 +116,6 @@ def test_an_eval_run_that_was_killed_before_its_code_was_loaded_has_no_runs(type
     page = json.loads(typed("show", "--json"))
     assert (page["runs"], page["results"]["summary"]["total_runs"]) == ([], 0)
     assert json.loads(typed("runs", "export", "x-1"))["summary"]["total_runs"] == 0
-
-
-# -- JSON --------------------------------------------------------------------------------------------------
 
 
 def test_json_holds_the_runs_of_the_page(typed: Cli, stored: Stored) -> None:
@@ -149,9 +138,6 @@ def test_json_is_redacted_and_commands_no_runner(typed: Cli, stored: Stored, mon
     assert not any(sign in text for sign in ("##[", "section_start"))
     (run,) = json.loads(text)["runs"]
     assert run["answer"] == "key [OPENAI_API_KEY] ##[error]x ###[group] section_start:0"
-
-
-# -- damage ------------------------------------------------------------------------------------------------
 
 
 def test_results_outlive_a_journal_without_their_runs(typed: Cli, stored: Stored) -> None:

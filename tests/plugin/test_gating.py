@@ -156,9 +156,6 @@ def test_a_shard_without_rows_has_empty_results(workspace: Workspace) -> None:
     assert (published["rows"], published["pending"], published["shard"]["rows"]) == ([], [], 0)
 
 
-# -- merged ------------------------------------------------------------------------------------------------
-
-
 def test_files_that_are_no_shards_of_one_eval_are_a_usage_error(workspace: Workspace) -> None:
     workspace.eval(rows=[{}] * 4, gate=GATE)
     one, two = "shards/1.json", "shards/2.json"

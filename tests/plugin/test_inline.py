@@ -354,8 +354,6 @@ def test_a_reward_that_ended_its_process_is_not_called_again(workspace: Workspac
     assert printed(done) == ["('say', 'row0-run0')"]
 
 
-# -- nothing new while a prompt is open -----------------------------------------------------------------------
-
 AT_A_PROMPT = """
 import os, time
 

@@ -164,9 +164,6 @@ def test_over_a_rollout(rollout):
     assert not (workspace.root / ".osmosis").exists()
 
 
-# -- --osmosis-confirm-above -------------------------------------------------------------------------------
-
-
 def priced(workspace: Workspace, server: ChatServer) -> None:
     """Write an eval of 4 runs on a model with a known price."""
     rates = {"m": {"input": 1000.0, "output": 1000.0}}
@@ -219,9 +216,6 @@ def test_on_a_terminal_the_user_is_asked(workspace: Workspace, answer: str, stat
     assert (process.returncode, len(workspace.run_dirs())) == (status, runs)
     sections = [line for line in lines if line.endswith("-") and "osmosis: x" in line]
     assert {len(line) for line in sections} == {133} if runs else not sections, "capturing must be suspended again"
-
-
-# -- osmosis_collect ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -90,9 +90,6 @@ def test_files_that_cannot_be_written_are_errors(workspace: Workspace, monkeypat
     assert len(workspace.results()["rows"]) == 3
 
 
-# -- results.json has the keys of eval mode with their meaning there ---------------------------------------
-
-
 def test_results_name_the_git_commit_of_the_workspace(workspace: Workspace) -> None:
     workspace.eval(rows=1)
     workspace.write("patient.py", constants({"git.PATIENCE_S": 60.0}))  # on a loaded machine git may take long

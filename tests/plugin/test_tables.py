@@ -15,8 +15,6 @@ from aiohttp import web
 from tests.plugin.workspaces import BROKEN, FAIL, PASS, Row, Shell, Workspace, junit_cases
 from tests.servers import Behaviour, ChatServer, Exchange, reply, status
 
-# -- outcomes ---------------------------------------------------------------------------------------------
-
 BREAKS = ("error", "xfail")
 REPORTED: Mapping[str, tuple[str, str]] = {
     "passed": ("passed", "passed"),
@@ -97,10 +95,7 @@ REASONS = {
     "provider": "provider: the server answered 503",
     "reward raised": "error in rewards:score: ZeroDivisionError: the reward function broke",
     "reward hung": "error in rewards:score: took longer than 2 s (grader_timeout_s)",
-    "reward gave None": "error in rewards:score: ",
-    "reward gave a str": "error in rewards:score: ",
-    "reward gave NaN": "error in rewards:score: ",
-    "reward gave inf": "error in rewards:score: ",
+    **{f"reward gave {what}": "error in rewards:score: " for what in ("None", "a str", "NaN", "inf")},
     "taken out": "taken out by its grader",
 }
 """A part of the message of a test."""
