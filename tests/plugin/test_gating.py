@@ -121,14 +121,8 @@ def test_a_shard_runs_every_nth_row_and_leaves_its_gate_to_the_merge(workspace: 
     result.stdout.fnmatch_lines(["*gate pass_rate >= 0.9: not decided (shard 2 of 3: merge decides)"])
     published = read_json(workspace.root / "out.json")
     assert [row["row_index"] for row in published["rows"]] == [3, 6, 9]
-    shard = published["shard"]
-    assert (published["partial"], shard["index"], shard["of"], shard["rows"], shard["planned_rows"]) == (
-        True,
-        2,
-        3,
-        3,
-        10,
-    )
+    assert published["partial"] is True
+    assert published["shard"].items() >= {"index": 2, "of": 3, "rows": 3, "planned_rows": 10}.items()
 
 
 def test_a_shard_replaces_neither_whole_results_nor_those_of_another_shard(workspace: Workspace) -> None:

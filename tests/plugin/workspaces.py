@@ -41,7 +41,6 @@ PLAIN_AND_XDIST = pytest.mark.parametrize("workspace", [pytest.param([], id="pla
 `test_same_under_xdist.py` compares all other sessions with those under xdist.
 """
 UNDER_XDIST = pytest.mark.parametrize("workspace", [_XDIST], indirect=True)
-"""Runs a test under xdist alone."""
 
 REWARDS = """
 def score(solution_str, ground_truth, extra_info=None, **kwargs):
