@@ -24,14 +24,12 @@ class Canary:
         self._lock = threading.Lock()  # protects the list, which threads of the server extend
 
     def add(self, request: str) -> None:
-        """Remember a request."""
         if request in OF_BROWSERS:
             return
         with self._lock:
             self._requests.append(request)
 
     def taken(self) -> list[str]:
-        """Return the requests so far, and forget them."""
         with self._lock:
             taken, self._requests = self._requests, []
         return taken
@@ -39,8 +37,6 @@ class Canary:
 
 @contextmanager
 def serving() -> Iterator[Canary]:
-    """Yield a canary while its server runs."""
-
     class Handler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
             canary.add(f"{self.command} {self.path}")

@@ -22,7 +22,6 @@ class BrowserMissing(Exception):
 
 
 def executable() -> str:
-    """Return the path of the browser."""
     for name in NAMES:
         if path := shutil.which(name):
             return path

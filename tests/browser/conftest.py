@@ -86,6 +86,5 @@ def viewed(tmp_path_factory: pytest.TempPathFactory) -> Viewed:
 
 @pytest.fixture(scope="package")
 def dashboard(viewed: Viewed) -> Iterator[RunningDashboard]:
-    """A dashboard over that workspace."""
     with dashboard_of(viewed.root, "--no-open") as dashboard:
         yield dashboard

@@ -25,7 +25,6 @@ class Growing:
         self._process = process
 
     def tell(self, words: str) -> None:
-        """Have something done."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{words}\n")
@@ -35,7 +34,6 @@ class Growing:
 
 @contextmanager
 def growing(root: Path, *, rows: int = 8, n: int = 2) -> Iterator[Growing]:
-    """Yield an eval run that has begun, in a workspace."""
     command = [sys.executable, "-m", "tests.browser.growing", str(root), str(rows), str(n)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:

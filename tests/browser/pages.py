@@ -94,12 +94,10 @@ class Pages:
         return page
 
     def open(self, address: str, **options: Any) -> Page:
-        """Return a fresh page at this address."""
         page = self.page(**options)
         page.goto(address)
         return page
 
     def close(self) -> None:
-        """Close all pages."""
         for context in self._contexts:
             context.close()

@@ -49,7 +49,6 @@ class RunReport:
     runs: tuple[Run, ...]
 
     def address(self, id: str = "", query: str = "sort=index") -> str:
-        """Return the address of a run, or of the grid."""
         return f"{self.path.as_uri()}#/run/{self.name}{'/' * bool(id)}{id}{'?' * bool(query)}{query}"
 
     def where(self, holds: Callable[[Run], bool]) -> list[Run]:
@@ -57,7 +56,6 @@ class RunReport:
 
 
 def write_run_report(folder: Path, run: SyntheticRun, kept: Kept = "all") -> RunReport:
-    """Write a synthetic eval run and the report on it."""
     directory = write_run(folder, run)
     path = folder / "report.html"
     report(path, {directory: kept}, Redaction({}))
@@ -109,7 +107,6 @@ def field(page: Page) -> Locator:
 
 
 def counts(page: Page) -> Locator:
-    """Return the sentence on the runs that are shown."""
     return page.locator(".toolbar-counts")
 
 

@@ -12,8 +12,6 @@ from tests.browser.viewed import NOW, Viewed
 from tests.cli.dashboards import NotingBrowser, RunningDashboard
 from tests.cli.dashboards import dashboard as dashboard_of
 
-API = "/api/runs"
-
 
 def test_another_page_cannot_read_or_frame_it(
     pages: Pages, dashboard: RunningDashboard, viewed: Viewed, tmp_path: Path
@@ -31,7 +29,7 @@ def test_another_page_cannot_read_or_frame_it(
             asked.push(await fetch(address, options).then((answer) => answer.text(), () => "refused"));
           return asked;
         }""",
-        [f"http://{dashboard.server}{API}", dashboard.token],
+        [f"http://{dashboard.server}/api/runs", dashboard.token],
     )
 
     assert NOW not in "".join(read)

@@ -63,7 +63,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 
 def names_of(page: Page) -> list[str]:
-    """The names of the rows that are listed."""
     return page.locator(".compared-rows tbody th a").all_inner_texts()
 
 

@@ -93,7 +93,6 @@ CONVERSATIONS: Sequence[Mapping[str, Any]] = [
 
 
 def _written(path: Path, kept: Kept) -> Path:
-    """Write a report with `CONVERSATIONS`, and return its path."""
     page: RunPage = run_page(RUN, [1, 0, 1, 0, 0, 2])
     page["head"]["rerun"] = ["pytest 'a.toml::talks[", "]' --osmosis-set=x=1"]
     scored = [each["scores"][0]["scores"]["reward"] if each["scores"] else None for each in CONVERSATIONS]

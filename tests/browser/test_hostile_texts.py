@@ -231,15 +231,6 @@ def test_a_folder_whose_name_is_no_text_hides_no_other(pages: Pages, hostile: Pa
         page.close()  # before the dashboard, for which it would ask
 
 
-def test_a_report_can_be_read_without_scripts(pages: Pages, report: Path, canary: Canary) -> None:
-    page = pages.open(report.as_uri(), java_script_enabled=False)
-
-    shown = page.locator("body").inner_text()
-
-    assert "pass rate" in shown
-    assert texts(canary.url)[0][:20] in shown
-
-
 @pytest.mark.parametrize("sandbox", ["allow-scripts", ""])
 def test_a_report_works_in_a_sandbox(pages: Pages, report: Path, tmp_path: Path, sandbox: str) -> None:
     """Hosts of files show them in frames without an origin: storage throws there."""

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from benchmarks.viewer_runs import SyntheticRun, write_run
 from tests.browser.growing import NAME, growing
 from tests.browser.pages import Pages, settled
-from tests.browser.viewed import THEN
 from tests.cli.dashboards import dashboard as dashboard_of
 from tests.plugin.workspaces import Shell, Workspace
 
@@ -38,7 +36,6 @@ def viewing(pages: Pages, root: Path, view: str = "", *, stops_clock: bool = Fal
 
 
 def expect_ended(page: Page, number: int) -> None:
-    """Wait until this number of runs has ended on screen."""
     outcomes = page.get_by_role("grid").locator(
         ", ".join(f"[aria-label*=': {outcome}']" for outcome in ("passed", "failed", "unmeasured"))
     )
@@ -89,13 +86,6 @@ def test_selection_and_scroll_stay_while_an_eval_run_grows(pages: Pages, tmp_pat
             expect(page.locator("[aria-label^='row9-run0']")).to_be_focused()
             expect(grid.locator("[aria-label*=': pending']")).to_have_count(0)
             assert grid.evaluate("(element) => element.scrollTop") == 200
-
-
-def test_a_new_eval_run_appears_in_the_list(pages: Pages, tmp_path: Path) -> None:
-    with viewing(pages, tmp_path) as page:
-        expect(page.locator("main")).to_contain_text("No eval runs yet")
-        write_run(tmp_path, SyntheticRun(THEN, rows=3, n=1))
-        expect(page.get_by_role("link", name=THEN)).to_be_visible()
 
 
 @pytest.mark.parametrize("view", ["", f"run/{NAME}", f"compare/{NAME}/{NAME}", "history/support"])

@@ -22,7 +22,6 @@ class Viewed:
     report: Path
 
     def address(self, view: str) -> str:
-        """Return the address of a view of the report."""
         return f"{self.report.as_uri()}#/{view}"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pytest_osmosis.record.run_directory import RunDirectory
 from pytest_osmosis.record.submission import submitted_process
-from tests.plugin.workspaces import DEADLINE_S, Shell, Workspace, wait_until
+from tests.plugin.workspaces import DEADLINE_S, Shell, Workspace
 from tests.running import RUNNING
 
 AGENT = """
@@ -77,7 +77,6 @@ class Background:
         return done.stdout
 
     def submit(self, *words: str, exits: int = 0) -> dict[str, Any]:
-        """Submit the eval, and return the JSON document that `submit` prints."""
         document: dict[str, Any] = json.loads(
             self.call("submit", "configs/eval/x.toml", "--yes", "--json", *words, exits=exits)
         )
@@ -87,7 +86,6 @@ class Background:
         return len(list(self.root.glob("begun-*")))
 
     def go(self) -> None:
-        """Let every rollout end."""
         (self.root / "go").touch()
 
     def log(self, run: str) -> str:
@@ -97,11 +95,6 @@ class Background:
         path = self.root / ".osmosis/runs" / run / "journal.jsonl"
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
         return [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may be half written
-
-    def wait_for_end(self, run: str) -> dict[str, Any]:
-        """Wait until the journal of a run says that its session has ended, and return that event."""
-        wait_until(lambda: any(event["ev"] == "ended" for event in self.journal(run)[-1:]), f"the end of {run}")
-        return self.journal(run)[-1]
 
     def close(self) -> None:
         self.go()

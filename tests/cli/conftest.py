@@ -53,7 +53,6 @@ def copied(real_runs: RealRuns, tmp_path: Path) -> RealRuns:
 
 @pytest.fixture
 def background(tmp_path: Path) -> Iterator[Background]:
-    """A workspace in which evals are submitted and stopped."""
     background = Background(tmp_path)
     yield background
     background.close()

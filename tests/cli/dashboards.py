@@ -64,7 +64,6 @@ class RunningDashboard:
         return f"http://{self.server}/#token={self.token}" + (f"&/{view}" if view else "")
 
     def api(self, path: str, **headers: str) -> Answer:
-        """Ask for data as the dashboard's own page does."""
         own = {"Authorization": f"Bearer {self.token}", "Sec-Fetch-Site": "same-origin"}
         return self.get(f"/api/{path}", **{**own, **_dashed(headers)})
 

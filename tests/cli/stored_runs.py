@@ -87,7 +87,6 @@ class RealRuns:
     other: Path
 
     def copied(self, to: Path) -> RealRuns:
-        """Return these runs in a copy of the workspace."""
         shutil.copytree(self.root, to, dirs_exist_ok=True, symlinks=True)
         return RealRuns(to, *(to / run.relative_to(self.root) for run in (self.then, self.now, self.other)))
 

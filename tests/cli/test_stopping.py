@@ -129,7 +129,6 @@ def test_logs_of_a_terminal_are_what_code_printed_outside_of_runs(
 
 
 def read_until(terminal: int, text: str) -> str:
-    """Return what appears on a terminal up to `text`."""
     shown, end = "", time.monotonic() + DEADLINE_S
     while text not in shown:
         ready, _, _ = select.select([terminal], [], [], max(0.0, end - time.monotonic()))
@@ -170,20 +169,6 @@ def test_a_submitted_eval_survives_its_terminal_and_can_be_followed(background: 
     assert not hosts_under(background.root)
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in (folder, *folder.iterdir())}
     assert set(modes.values()) == {0o600, 0o700}, modes
-
-
-def test_a_submitted_eval_that_is_killed_has_failed(background: Background) -> None:
-    submitted = background.submit()
-    assert submitted["status"] == "running"
-    assert submitted["rollouts"] == 4
-    wait_until(lambda: background.begun() == 2, "the first rollouts")
-
-    os.kill(submitted["pid"], signal.SIGKILL)
-
-    wait_until(lambda: status(background, submitted["name"]) == "failed", "the end of the process")
-    wait_until(lambda: not hosts_under(background.root), "the end of its hosts")
-    said = background.call("runs", "stop", submitted["name"], "--yes", exits=1)
-    assert "is not running, so there is nothing to stop; its status is failed: its process" in said
 
 
 def test_code_that_does_not_load_fails_the_run_and_its_log_says_why(background: Background) -> None:
@@ -253,7 +238,7 @@ def test_secrets_from_stdin_or_a_pipe_are_handed_on_and_reach_no_log(background:
 
     assert done.returncode == 0, done.stderr
     name = json.loads(done.stdout)["name"]
-    assert background.wait_for_end(name)["status"] == "finished"
+    wait_until(lambda: status(background, name) == "finished", "the end of the eval")
     wait_until(lambda: "the key is [X_SECRET]" in background.log(name), "the redaction")
     assert SECRET not in background.log(name)
     assert "1 passed" in background.log(name)
@@ -310,13 +295,21 @@ def test_it_waits_for_a_submitted_eval_run_no_longer_than_it_may(background: Bac
 
 @pytest.mark.addon
 @pytest.mark.slow
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, 9), (signal.SIGINT, 2)])
-def test_it_waits_for_no_eval_run_that_was_killed(background: Background, number: signal.Signals, status: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "status", "ended"), [(signal.SIGKILL, 9, "failed: its process"), (signal.SIGINT, 2, "stopped: ")]
+)
+def test_a_submitted_eval_that_is_killed_has_failed_and_whoever_waits_for_it_is_told(
+    background: Background, number: signal.Signals, status: int, ended: str
+) -> None:
     document = background.submit("--name=nightly")
+    assert (document["status"], document["rollouts"]) == ("running", 4)
     wait_until(lambda: background.begun() == 2, "the first rollouts")
     waiting = background.start("runs", "wait", "nightly")
     os.kill(document["pid"], number)
     said, _ = waiting.communicate(timeout=DEADLINE_S)
     assert waiting.returncode == status, said
     assert f"(exit status {status})" in said
-    assert said.startswith("nightly failed: " if status == 9 else "nightly is stopped: ")
+    assert said.startswith(f"nightly {'failed' if status == 9 else 'is stopped'}: ")
+    wait_until(lambda: not hosts_under(background.root), "the end of its hosts")
+    said = background.call("runs", "stop", "nightly", "--yes", exits=1)
+    assert f"is not running, so there is nothing to stop; its status is {ended}" in said

@@ -167,9 +167,6 @@ def test_init_takes_no_name_that_is_a_path(tmp_path: Path, name: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-# -- the rest ----------------------------------------------------------------------------------------------
-
-
 def test_schema_prints_the_schema_of_results_or_of_a_config(typed: Cli) -> None:
     assert json.loads(typed("schema"))["title"] == "Results of one eval run"
     assert typed("schema", "results") == typed("schema")
@@ -248,9 +245,6 @@ def test_the_commands_need_no_pytest(tmp_path: Path, command: list[str]) -> None
     done = python(tmp_path, "-c", code)
     assert "Traceback" not in done.stderr
     assert done.returncode == (1 if command[0] == "show" else 0)
-
-
-# -- arguments ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

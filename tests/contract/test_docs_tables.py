@@ -205,7 +205,6 @@ CASES = {
 
 
 def row_of(case: str, record: RunRecord) -> list[str]:
-    """Return the row of the table that the code makes for a case."""
     kind = kind_of(record, PASS_RULE)
     gated = kind if kind in ("passed", "skipped") else "xfailed"
     rows = made.results_of([record]).to_json()["rows"]

@@ -52,7 +52,6 @@ def run(folder: Path) -> Any:
 
 
 def scores(results: Any) -> dict[tuple[int, int], dict[str, float]]:
-    """Return the scores of each run, by row and run."""
     return {(row["row_index"], run["run_index"]): run["scores"] for row in results["rows"] for run in row["runs"]}
 
 
@@ -95,7 +94,6 @@ EXPLAINED = {
 
 @pytest.fixture
 def example(tmp_path: Path) -> Path:
-    """A copy of examples/agent_loop."""
     ignored = shutil.ignore_patterns(".osmosis", "__pycache__")
     return Path(shutil.copytree(REPOSITORY / "examples/agent_loop", tmp_path / "agent_loop", ignore=ignored))
 

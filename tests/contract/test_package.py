@@ -58,11 +58,6 @@ def test_every_public_name_can_be_imported_first() -> None:
     assert done.stdout == ""
 
 
-def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="module 'pytest_osmosis' has no attribute 'AgentWorkflov'"):
-        _ = pytest_osmosis.AgentWorkflov
-
-
 @pytest.fixture(scope="module")
 def project() -> dict[str, Any]:
     """The table [project] of pyproject.toml."""
@@ -390,7 +385,6 @@ Evaluate = Callable[..., Any]
 
 @pytest.fixture
 def evaluate(workspace: Workspace) -> Evaluate:
-    """A function that runs a session of an eval, and returns its results."""
     workspace.write("answering.py", CODE)
     lines = [json.dumps({"user_prompt": prompt, "ground_truth": truth}) for prompt, truth in ROWS]
     workspace.write("data/x.jsonl", "\n".join(lines))

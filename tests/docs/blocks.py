@@ -75,7 +75,6 @@ class Block(NamedTuple):
 
     @property
     def where(self) -> str:
-        """Return the block's place for a message."""
         return f"{self.page}:{self.line}"
 
     @property

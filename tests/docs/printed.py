@@ -168,7 +168,6 @@ def _lacks(program: str, unknown: list[str]) -> str | None:
 
 
 def known(package: str) -> bool:
-    """Return True for this package with existing extras."""
     with (REPOSITORY / "pyproject.toml").open("rb") as file:
         extras = tomllib.load(file)["project"]["optional-dependencies"]
     name, _, wanted = package.partition("[")
@@ -186,6 +185,5 @@ def options_of(module: str, *command: str) -> frozenset[str]:
 
 
 def unknown_options(module: str, words: list[str], *command: str) -> list[str]:
-    """Return the options of a command that its program does not have."""
     typed = [word.partition("=")[0] for word in words if re.match(r"--?[A-Za-z]", word)]
     return [option for option in typed if option not in options_of(module, *command)]

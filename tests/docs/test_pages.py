@@ -64,7 +64,6 @@ def walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Page:
 
 
 def problems(page: Page, *lines: str) -> list[str]:
-    """Write the lines into the page, walk it, and return its problems."""
     page.path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     page.walk()
     return page.problems

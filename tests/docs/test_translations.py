@@ -32,7 +32,6 @@ ON_THE_SITE = {"SECURITY.md": "docs/explanation/security.md"}
 
 
 def original_of(translation: Path) -> Path:
-    """Return the page that a page in docs/zh translates."""
     name = translation.relative_to(FOLDER)
     return README if name == Path("README.md") else DOCS / name
 

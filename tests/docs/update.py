@@ -44,7 +44,6 @@ def copy_code(translation: Path) -> list[str]:
 
 
 def main(names: list[str]) -> None:
-    """Update these pages, or all."""
     paths = [Path(name).resolve() for name in names] or PAGES
     for path in paths:
         for line in [] if path in TRANSLATIONS else update(path):

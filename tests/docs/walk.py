@@ -76,7 +76,6 @@ class Page:
         """The address of the demo server for each address on the page."""
 
     def walk(self) -> None:
-        """Test the page block by block."""
         self.needs = needs_of(self.path)
         self._env |= self.needs.env
         with ExitStack() as stack:
@@ -262,7 +261,6 @@ def whole_config(text: str) -> str:
 
 
 def loading_problem(text: str, workspace: Path) -> str | None:
-    """Return why a config does not load, or None."""
     path = workspace / "configs/eval/shown.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -274,7 +272,6 @@ def loading_problem(text: str, workspace: Path) -> str | None:
 
 
 def registry_problem(text: str, path: Path) -> str | None:
-    """Return why a registry of endpoints does not load, or None."""
     path.write_text(text, encoding="utf-8")
     return _raised(lambda: Registry.of(read_document(path)), "it does not load: ")
 
@@ -289,7 +286,6 @@ def _raised(call: Callable[[], object], before: str = "") -> str | None:
 
 
 def _drawing_problem(text: str) -> str | None:
-    """Return the modules and rooms of a drawing that do not exist."""
     missing = [
         name
         for name in re.findall(r"\b[a-z_]+/(?:[a-z_]+)?", text)

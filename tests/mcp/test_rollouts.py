@@ -225,8 +225,6 @@ async def test_rollouts_in_flight_share_the_lifespan_of_the_server() -> None:
     assert "end" not in events[calls[0] : calls[-1]]
 
 
-pytest.importorskip("fastmcp", reason="fastmcp is not installed: see `make test-mcp`")
-
 MAIN = """
 from server import mcp
 from tools import *

@@ -37,8 +37,6 @@ LIKE = re.compile(r"^It says the same as `(\w+)`, ", re.MULTILINE)
 
 
 class Fact(NamedTuple):
-    """A row of a table."""
-
     lines: str
     kind: str
     text: str

@@ -13,8 +13,6 @@ _ELEMENT = re.compile(r'<script type="application/octet-stream" id="([a-z0-9-]+)
 
 
 class Report:
-    """A report file."""
-
     def __init__(self, path: Path) -> None:
         self.html = path.read_text(encoding="utf-8")
         self._packed = dict(_ELEMENT.findall(self.html))
@@ -37,7 +35,6 @@ class Report:
         return json.loads(self.text(id))
 
     def run(self, name: str | None = None) -> Any:
-        """Return the page of an eval run, by default of the newest one."""
         return self.page(self.index["pages"][name or self.runs[0]])
 
     def conversation(self, run: Any, at: int) -> Any:
@@ -46,5 +43,4 @@ class Report:
         return None if chunk < 0 else json.loads(self.text(f"chunk-{chunk}").split("\n")[line])
 
     def everything(self) -> str:
-        """Return all that it holds, unpacked."""
         return "\n".join([self.html, *map(self.text, self._packed)])

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from tests.plugin.test_several_evals import MAIN
-from tests.plugin.workspaces import BROKEN, CONFIG, FAIL, PASS, Row, Workspace, junit_cases, read_json
+from tests.plugin.workspaces import BROKEN, CONFIG, EXACT, FAIL, PASS, Row, Workspace, junit_cases, read_json
 from tests.servers import ChatServer, Exchange, by_api, completion, reply, responses_reply, status
 
 UPDATE = "--osmosis-update-baseline"
@@ -20,7 +20,6 @@ GATE = {"max_regression": 0.02}
 
 
 def eval_of(workspace: Workspace, rows: list[Row], **tables: Any) -> None:
-    """Write an eval with these rows and [baseline] results."""
     workspace.eval(rows=rows, **{"baseline": {"results": FILE}, "gate": GATE, **tables})
 
 
@@ -85,12 +84,6 @@ def test_an_eval_with_an_entrypoint_does_not_differ_from_itself(workspace: Works
 # -- a second model alongside: the same prompts, compared row by row; it never fails the session -----------
 
 
-REWARDS = """
-def score(solution_str, ground_truth, extra_info=None, **kwargs):
-    return float(solution_str == ground_truth)
-"""
-
-
 class Models:
     """A server of the models "new" and "old"; `wrong` holds the rows that each answers wrongly."""
 
@@ -116,8 +109,7 @@ def server(models: Models) -> Iterator[ChatServer]:
 
 
 def eval_of_model(workspace: Workspace, server: ChatServer, rows: int = 7, **tables: Any) -> None:
-    """Write an eval of the model "new" with "old" as its baseline."""
-    workspace.write("rewards.py", REWARDS)
+    workspace.write("rewards.py", EXACT)
     given: dict[str, Any] = {
         "experiment": {"model_path": "new"},
         "model": {"base_url": server.base_url, "max_retries": 0},

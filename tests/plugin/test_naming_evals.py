@@ -199,20 +199,6 @@ def test_the_suggested_rerun_command_works(workspace: Workspace) -> None:
     workspace.run(*COMMAND, "-k", "row11-").assert_outcomes(failed=1, deselected=11)
 
 
-@pytest.mark.slow
-def test_a_dataset_argument_needs_no_option(workspace: Workspace) -> None:
-    fill(workspace)
-    others = [word for word in COMMAND if "dataset" not in word]
-
-    workspace.run("test_data.jsonl::test_data[row3-run0]", *others).assert_outcomes(passed=1)
-    missing = workspace.run("test_data.jsonl::test_data[row12-run0]", *others, exits=4)
-    text = "not found; this eval has tests like 'test_data.jsonl::test_data?row0-run0?', which --co lists"
-    missing.stderr.fnmatch_lines([f"ERROR: *?row12-run0?: {text}; test_data.jsonl -k *"])
-    workspace.run("test_data.jsonl::test_data[row3-run0]", exits=4).stderr.fnmatch_lines(
-        ["ERROR: test_data.jsonl::test_data?row3-run0?: no eval is named; add --osmosis-agent=*"]
-    )
-
-
 def test_the_current_folder_is_the_workspace_wherever_the_dataset_is(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,18 +213,7 @@ def test_the_current_folder_is_the_workspace_wherever_the_dataset_is(
     assert (workspace.root / "deep/er/.osmosis/runs").is_dir()
 
 
-def test_collect_only_loads_and_writes_nothing(workspace: Workspace) -> None:
-    fill(workspace)
-    (workspace.root / "server.py").unlink()
-
-    result = workspace.run(*COMMAND, "--osmosis-agent=chat", "--osmosis-model=openai/x", "--co", "-q", exits=0)
-
-    assert result.outlines[:2] == ["test_data.jsonl::test_data[row0-run0]", "test_data.jsonl::test_data[row1-run0]"]
-    assert not (workspace.root / ".osmosis").exists()
-
-
 OURS = "def right(solution_str, ground_truth):\n    return 1.0\n"
-OTHER = "def parse(text):\n    return text\n"
 
 
 def hints(result: pytest.RunResult) -> list[str]:
@@ -264,21 +239,11 @@ def test_evals_of_a_folder_are_named_with_their_command_unless_something_was_col
 @pytest.mark.slow
 @pytest.mark.addon
 def test_nothing_is_said_where_nothing_is_ours(workspace: Workspace) -> None:
-    workspace.write("app.py", OTHER)
+    workspace.write("app.py", "def parse(text):\n    return text\n")
     workspace.write("configs/eval/endpoints.toml", "")
 
     for arguments in ((), ("app.py",), ("configs",)):
         assert hints(workspace.run(*arguments, exits=5)) == []
-
-
-@pytest.mark.addon
-def test_under_the_lab_a_command_without_a_reward_function_says_what_is_one(workspace: Workspace) -> None:
-    workspace.write("mine.py", OTHER)
-
-    assert hints(workspace.run("--osmosis-lab", "mine.py", exits=5)) == [
-        "osmosis: no reward function was found in mine.py; name the file of a function whose first parameter is "
-        "solution_str or messages and that takes a ground_truth, or decorate one in a test module with @osmosis_reward"
-    ]
 
 
 MISSING = {

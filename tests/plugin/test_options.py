@@ -1,4 +1,4 @@
-"""--osmosis-n, -limit, -batch-size, -output, -secrets-file, -mcp, names of `prime eval`, unknown options; [limits]."""
+"""--osmosis-output, -secrets-file, -mcp, names of `prime eval`, values that are empty or do not fit; bounds, rates."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from pytest_osmosis.config.named_keys import PRIME_KEYS
 from pytest_osmosis.plugin import options
 from tests.plugin.workspaces import CONFIG, Workspace, read_json
-from tests.servers import ChatServer, reply, together
+from tests.servers import ChatServer, reply
 
 Pipe = Callable[[bytes], str]
 
@@ -33,25 +33,6 @@ def pipe() -> Iterator[Pipe]:
             return f"/dev/fd/{reader}"
 
         yield made
-
-
-def test_n_and_limit_override_the_config(workspace: Workspace) -> None:
-    workspace.eval(rows=5, data={"rows": "4"}, evaluation={"n": 7})
-
-    workspace.run(CONFIG, "--osmosis-n=2", "--osmosis-limit=3").assert_outcomes(passed=6)
-    rows = {row["row_index"]: [run["run_index"] for run in row["runs"]] for row in workspace.results()["rows"]}
-    assert rows == {0: [0, 1], 1: [0, 1], 2: [0, 1]}
-    assert workspace.results()["config"]["n_runs"] == 2
-    assert workspace.results()["partial"] is False
-
-
-def test_batch_size_limits_rollouts_in_flight(workspace: Workspace) -> None:
-    with ChatServer(reply("42"), together(2, reply("42"))) as server:  # after the probe
-        workspace.eval(rows=12, model={"base_url": server.base_url})
-
-        workspace.run(CONFIG, "--osmosis-batch-size=3").assert_outcomes(passed=12)
-        assert 1 < server.max_in_flight <= 3
-        assert len(server.requests) == 12 + 1  # the probe
 
 
 @pytest.mark.slow
@@ -185,16 +166,13 @@ def test_options_of_other_plugins_keep_their_meaning(workspace: Workspace) -> No
     assert workspace.run("--help", "--model=a/b").ret == 0
 
 
-ARGUMENTS = ("--osmosis-dataset=data/x.jsonl", "--osmosis-eval-fn=rewards:score", "--osmosis-model=demo/arithmetic")
-
-
 @pytest.mark.addon
 @pytest.mark.skipif(importlib.util.find_spec("fastmcp") is not None, reason="fastmcp is installed")
 def test_without_fastmcp_the_extra_is_named(workspace: Workspace) -> None:
     workspace.eval()
     workspace.write("mcp/main.py", "from fastmcp import FastMCP\n")
 
-    result = workspace.run("--osmosis-mcp=mcp", *ARGUMENTS, exits=4)
+    result = workspace.run(CONFIG, "--osmosis-mcp=mcp", exits=4)
 
     assert "[agent] mcp: fastmcp is not installed; pip install 'pytest-osmosis[mcp]'" in result.stderr.str()
     assert workspace.run_dirs("x") == []
@@ -209,13 +187,10 @@ def test_an_option_replaces_the_agent_of_a_config(workspace: Workspace) -> None:
     assert '  overridden: mcp = "mcp" (--osmosis-mcp)' in result.outlines
 
 
-IN_A_TOML = {"endpoint_id", "headers", "headers_from_state"}
-"""Settings that have no flag in `prime eval` either."""
-
-
 def test_every_setting_has_an_option() -> None:
     named = {option.name for option in options.OF_KEYS}
-    assert {key.name for key in PRIME_KEYS.values() if key.option not in named} == IN_A_TOML
+    without_flag_there_too = {"endpoint_id", "headers", "headers_from_state"}
+    assert {key.name for key in PRIME_KEYS.values() if key.option not in named} == without_flag_there_too
     assert [
         option.name for option in options.OF_PRIME if option.name not in {key.option for key in PRIME_KEYS.values()}
     ] == ["sampling-args"]
@@ -231,7 +206,7 @@ def test_names_of_prime_eval_set_our_keys(workspace: Workspace, monkeypatch: pyt
             CONFIG,
             "--osmosis-num-examples=2",
             "--osmosis-rollouts-per-example=2",
-            "--osmosis-max-concurrent=-1",
+            "--osmosis-max-concurrent-generation=-1",
             "--osmosis-max-concurrent-scoring=3",
             "--osmosis-num-workers=auto",
             f"--osmosis-api-base-url={server.base_url}",
@@ -249,14 +224,6 @@ def test_names_of_prime_eval_set_our_keys(workspace: Workspace, monkeypatch: pyt
             "  overridden: *limit = 2 (--osmosis-num-examples)*n = 2 (--osmosis-rollouts-per-example)*",
         ]
     )
-
-
-def test_no_limit_is_as_many_as_there_are(workspace: Workspace) -> None:
-    workspace.eval(rows=4)
-
-    for name in ("max-concurrent", "max-concurrent-generation"):
-        result = workspace.run(CONFIG, f"--osmosis-{name}=-1", "--osmosis-n=2", "--osmosis-dry-run")
-        result.stdout.fnmatch_lines(["  4 rows x 2 runs = 8 rollouts, 8 in flight*"])
 
 
 def test_two_names_of_one_key_contradict_each_other(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,24 +269,6 @@ def test_values_that_do_not_fit_name_their_options(workspace: Workspace, monkeyp
             'ERROR: --osmosis-header: must be lines like "Name: Value"',
         ]
     )
-
-
-@pytest.mark.slow
-def test_an_eval_stops_when_its_tokens_are_spent_and_a_gate_may_still_decide(workspace: Workspace) -> None:
-    workspace.eval(rows=40, limits={"max_tokens": 30})
-    result = workspace.run(CONFIG, "-rsE", exits=9)
-    result.stdout.fnmatch_lines(["ERROR configs/eval/x.toml::x?limit max_tokens?*"])
-    result.stdout.fnmatch_lines(
-        ["SKIPPED * configs/eval/x.toml:1: *max_tokens = 30 has no room for another run: 24 tokens used*"]
-    )
-    results = workspace.results()
-    assert results["status"] == "stopped"
-    assert 2 <= results["summary"]["total_runs"] < 40
-    assert results["summary"]["total_runs"] == results["summary"]["finished"]  # what was in flight was finished
-    workspace.run(CONFIG, "--osmosis-inline", exits=9)
-    assert 2 <= workspace.results()["summary"]["total_runs"] < 40
-    gated = workspace.run(CONFIG, "--osmosis-gate=pass_rate >= 0.01", exits=0)
-    gated.stdout.fnmatch_lines(["gate pass_rate >= 0.01: HOLDS: *not measured and counted as not passed*"])
 
 
 def test_bounds_of_each_rollout_are_shown_kept_and_told_apart(workspace: Workspace) -> None:

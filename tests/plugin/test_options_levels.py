@@ -164,9 +164,6 @@ def test_over_a_rollout(rollout):
     assert not (workspace.root / ".osmosis").exists()
 
 
-# -- --osmosis-confirm-above -------------------------------------------------------------------------------
-
-
 def priced(workspace: Workspace, server: ChatServer) -> None:
     """Write an eval of 4 runs on a model with a known price."""
     rates = {"m": {"input": 1000.0, "output": 1000.0}}
@@ -221,9 +218,6 @@ def test_on_a_terminal_the_user_is_asked(workspace: Workspace, answer: str, stat
     assert {len(line) for line in sections} == {133} if runs else not sections, "capturing must be suspended again"
 
 
-# -- osmosis_collect ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.slow
 def test_collect_run_starts_evals_of_collected_folders(workspace: Workspace) -> None:
     workspace.eval("x", rows=1)
@@ -240,7 +234,8 @@ def test_collect_run_starts_evals_of_collected_folders(workspace: Workspace) -> 
 
 X = "configs/eval/x.toml"
 TAKES = "unrecognized argument; an eval takes --osmosis"
-TYPED = "--osmosis-dataset=data/x.jsonl --osmosis-eval-fn=rewards:score --osmosis-model=demo/arithmetic"
+SCORED = "--osmosis-eval-fn=rewards:score --osmosis-model=demo/arithmetic"
+TYPED = f"--osmosis-dataset=data/x.jsonl {SCORED}"
 RESPONSES = "--osmosis-base-url=http://localhost:1/v1 --osmosis-api-client-type=openai_responses"
 NO_RESPONSE = "OpenAI's Responses API has none: leave it out, or set [model] api_client_type = *"
 UNPRICED = f"{X} --osmosis-model=vendor/m --osmosis-base-url=http://127.0.0.1:9/v1 --osmosis-set=limits"
@@ -260,7 +255,7 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
     ),
     # values
     f"{X} --osmosis-shard=9/8": 'must be K/N, the K-th of N shards, like 1/8 to 8/8 (N at most 10000), got "9/8"',
-    f"{X} --osmosis-shard=1/2/3": 'must be K/N, *, got "1/2/3"',
+    f"{X} --osmosis-set=sampling.extra_body.column=3 --osmosis-model=demo/script": "must be the name of a column*",
     f"{X} --osmosis-shard=1/20000": 'must be K/N, *, got "1/20000"',
     f"{X} --osmosis-show-failures=-1": 'must be an integer of at least 0, or "all", got "-1"',
     f"{X} -oosmosis_not_measured_exit=256": "must be an exit status from 1 to 255, got '256'",
@@ -277,6 +272,9 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
     "graded.py --osmosis-lab-budget=60": "--osmosis-lab-budget: needs --osmosis-lab: *",
     "--osmosis-source=reference --osmosis-record --osmosis-replay": (
         "--osmosis-record, --osmosis-replay: --osmosis-source=reference requests no model, so no eval can run"
+    ),
+    f"{X} --osmosis-record=new --osmosis-replay --osmosis-n=0": (
+        "--osmosis-replay: contradicts --osmosis-record: an answer is recorded, or comes from the cassette; *"
     ),
     "configs/training/t.toml --osmosis-replay": "--osmosis-replay: does not apply to a training config, *",
     "tests --osmosis-source=modle": '--osmosis-source: must be "reference" or "model", got "modle"',
@@ -318,9 +316,17 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
     ),
     f"{X}::x[row1-run2] --osmosis-granularity=row": "tests like 'configs/eval/x.toml::x[row0]', which --co lists*",
     f"{X}::x[row1]": "configs/eval/x.toml -k 'row1-' selects all runs of a row",
+    f"{X}::x[row1-run0] --osmosis-shard=1/2": "not found; this eval has tests like *x[row0-run0]'*",
     # evals without a TOML
     f"{TYPED} --osmosis-agent=agents.rollout": 'must be "chat"*, got "agents.rollout"; did you mean "agents:rollout"?',
     f"{TYPED} --osmosis-agent=chat --osmosis-dataset=y.jsonl": 'must be an existing file, got "y.jsonl" (*',
+    "data/x.jsonl::x[row3-run0]": "data/x.jsonl::x[row3-run0]: no eval is named; add --osmosis-agent=*",
+    f"data/x.jsonl::x[row3-run0] --osmosis-agent=chat {SCORED}": (  # the argument names the dataset too
+        "not found; this eval has tests like 'data/x.jsonl::x[row0-run0]', which --co lists; data/x.jsonl -k *"
+    ),
+    f"{TYPED} --osmosis-agent=chat --osmosis-dataset=tests": (
+        '"*tests" is a folder, not a file; a folder of trajectories needs *"recorded"'
+    ),
     f"{TYPED} --osmosis-agent=agents:rollot": 'module "agents" has no "rollot", did you mean "rollout"?',
     f"{TYPED} --osmosis-agent=agnts:rollout": 'no module "agnts" is installed, *; write or install it, or *',
 }

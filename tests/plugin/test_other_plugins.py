@@ -190,9 +190,6 @@ def test_a_terminal_of_another_plugin_gets_no_live_line_and_internal_errors(work
     assert "AttributeError" not in done.stderr.str()
 
 
-# -- pytest's own options -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dist", ["each", "loadgroup", "worksteal", "loadscope", "loadfile"])
 def test_every_dist_mode_rolls_out_each_run_once(workspace: Workspace, dist: str) -> None:
     workspace.eval(rows=6, evaluation={"batch_size": 3})
@@ -307,7 +304,6 @@ def seen(workspace: Workspace, name: str, *words: str) -> list[list[object]]:
 
 
 def click(workspace: Workspace, tests: list[list[object]], *words: str) -> pytest.RunResult:
-    """Run these tests as VS Code does."""
     return workspace.run(f"--rootdir={workspace.root}", *words, *(str(id) for id, _, _ in tests))
 
 

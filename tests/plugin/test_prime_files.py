@@ -41,7 +41,6 @@ def test_each_session_leaves_the_files_of_prime_eval(workspace: Workspace) -> No
         (1, 1, 0.25),
     ]
     first = lines[0]
-    assert (first["prompt"][0]["role"], first["completion"][-1]["role"]) == ("user", "assistant")
     assert (first["error"], first["is_completed"], first["is_truncated"]) == (None, True, False)
     assert first["metrics"] == {"rewards:score": 1.0} == {"rewards:score": first["rewards:score"]}
     assert first["token_usage"]["output_tokens"] > 0
@@ -49,12 +48,10 @@ def test_each_session_leaves_the_files_of_prime_eval(workspace: Workspace) -> No
     assert (metadata["env_id"], metadata["model"], metadata["env_args"]) == ("x", "demo/arithmetic", {})
     assert (metadata["num_examples"], metadata["rollouts_per_example"], metadata["pass_threshold"]) == (2, 2, 1.0)
     assert (metadata["avg_reward"], metadata["avg_metrics"]) == (0.625, {"rewards:score": 0.625})
-    assert metadata["pass_at_k"] == metadata["pass_all_k"] == {"1": 0.5, "2": 0.5}
     assert metadata["osmosis"]["run"] == folder.name
     result = workspace.run(CONFIG, "--osmosis-resume")
     _, lines, metadata = files_in(workspace)
     assert [line["reward"] for line in lines] == [1.0, 1.0, 0.25, 0.25, 0.0, 0.0]
-    assert lines[-1]["error"]["error"] == "ZeroDivisionError"
     assert lines[-1]["error_chain"] == "ZeroDivisionError: the reward function broke"
     assert (metadata["num_examples"], round(metadata["avg_error"], 3)) == (3, 0.333)
     lines_part, _, metadata_part = PAGE.read_text().partition("## metadata.json")
@@ -104,13 +101,9 @@ def found_in(folder: Path) -> list[tuple[int, int]]:
     return [(line["example_id"], line["run_index"]) for line in lines]
 
 
-PATIENT = constants({"addons.verifiers.prime_files.LAST_S": 60.0})
-"""The end of an eval waits for a heartbeat as long as it takes on a loaded machine."""
-
-
 def test_an_abbreviated_summary_shows_no_conversation(workspace: Workspace) -> None:
     workspace.eval("x", ROWS, limits={"max_errors": 9})
-    workspace.write("patient.py", PATIENT)
+    workspace.write("patient.py", constants({"addons.verifiers.prime_files.LAST_S": 60.0}))  # or it waits for less
     whole = workspace.run(CONFIG, "-rfE").stdout.str()
     brief = workspace.run(
         *("-ppatient", CONFIG, "--osmosis-abbreviated-summary"),
@@ -141,18 +134,6 @@ def foreign(folder: Path, to: Path, change: Any = None) -> list[dict[str, Any]]:
     (to / "metadata.json").write_text(json.dumps(metadata))
     (to / "results.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return lines
-
-
-def test_a_run_goes_on_from_its_files(workspace: Workspace) -> None:
-    workspace.eval("x", [{"score": 1.0}] * 3, evaluation={"n": 2}, output=OUTPUT)
-    workspace.run(CONFIG, "-k", "row0-")
-    folder, lines, _ = files_in(workspace)
-    result = workspace.run(CONFIG, f"--osmosis-resume-from={folder}", exits=0)
-    result.stdout.fnmatch_lines([f"*resumes {folder.name}*: 2 of 6 rollouts stored, 4 left"])
-    again, more, metadata = files_in(workspace)
-    assert (again, more[:2]) == (folder, lines)
-    assert (len(more), metadata["num_examples"]) == (6, 3)
-    assert [path.name for path in workspace.run_dirs("x")] == [folder.name]
 
 
 def test_files_of_another_program_begin_a_new_run(workspace: Workspace) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.plugin.test_same_under_xdist import AGENT
 from tests.plugin.workspaces import CONFIG, Workspace, junit_cases
 from tests.servers import ChatServer, reply, together
 
@@ -22,13 +23,6 @@ from types import SimpleNamespace
 
 def score(solution_str, ground_truth, extra_info, **kwargs):
     return eval(extra_info["returns"])
-"""
-AGENT = """
-from pytest_osmosis import AgentWorkflowOutput
-
-async def rollout(ctx):
-    messages = [*ctx.prompt, (await ctx.chat(ctx.prompt)).message]
-    return AgentWorkflowOutput(messages, metrics={"turns": ctx.row_index + 1}, info={"plan": ["multiply"]})
 """
 OFF = '{"score": 0.0, "reason": "off by one", "metrics": {"distance": 1}}'
 
@@ -94,19 +88,6 @@ def test_tests_over_rollouts_read_them(workspace: Workspace, workers: list[str])
     workspace.run("test_it.py", "--osmosis-source=model", *workers).assert_outcomes(passed=1)
 
 
-TALKATIVE = """
-import logging
-import sys
-import warnings
-
-async def rollout(ctx):
-    row = ctx.row_index
-    print(f"<before {row}>")
-    await ctx.chat(ctx.prompt)
-    print(f"<after {row}>", file=sys.stderr)
-    logging.getLogger("agent").warning(f"<logged {row}>")
-    warnings.warn(f"<warned {row}>", DeprecationWarning)
-"""
 WARNING_REWARDS = """
 import warnings
 
@@ -119,7 +100,7 @@ def score(solution_str, ground_truth, extra_info=None, **kwargs):
 
 def test_output_appears_in_its_own_test_only(workspace: Workspace) -> None:
     with ChatServer(reply("42"), together(2, reply("42"))) as server:  # after the probe
-        workspace.write("agents.py", TALKATIVE)
+        workspace.write("agents.py", AGENT)
         workspace.write("rewards.py", WARNING_REWARDS)
         workspace.eval(
             rows=[{"id": index} for index in range(20)],

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.demo_servers import DemoServer, demo_server
 from tests.plugin.workspaces import CONFIG, Workspace, read_json, timeless, wait_until
 from tests.servers import ChatServer, never, reply
 
-GONE = DemoServer("http://127.0.0.1:9/v1")
 TESTS = """
 import pytest
 
@@ -29,20 +25,6 @@ def pytest_runtest_logreport(report):
 """
 
 
-def run(workspace: Workspace, server: DemoServer, *words: str) -> pytest.RunResult:
-    """Run with the address of a server for the model, and for the judge if there is one."""
-    config = (workspace.root / "configs/eval/x.toml").read_text(encoding="utf-8")
-    keys = ["model.base_url", *["judge.base_url"] * ("[judge]" in config)]
-    return workspace.run(*(f"--osmosis-set={key}={server.base_url}" for key in keys), *words)
-
-
-def scores(workspace: Workspace) -> Any:
-    return [
-        [(each["run_index"], each.get("model_tag"), each["scores"], each["usage"]) for each in row["runs"]]
-        for row in workspace.results()["rows"]
-    ]
-
-
 def use(workspace: Workspace, name: str = "x") -> dict[str, Any]:
     found: dict[str, Any] = workspace.results(name)["provenance"]["cassette"]
     return found
@@ -55,13 +37,11 @@ def test_judges_are_replayed_for_rescoring(workspace: Workspace) -> None:
         judge={"model_path": "demo/judge", "votes": 2},
         scoring={"eval_fns": ["rewards:score"], "rubric": "Is it right?"},
     )
-    with demo_server() as server:
-        assert run(workspace, server, CONFIG, "--osmosis-record", "--osmosis-no-probe").ret == 0
-        assert server.stats()["requests"] == 3 * (1 + 2)
-    recorded = scores(workspace)
-    words = ("--osmosis-from=latest", "--osmosis-rescore", f"--osmosis-set=judge.base_url={GONE.base_url}")
-    workspace.run(*words, "--osmosis-replay", exits=0)
-    assert scores(workspace) == recorded
+    workspace.run(CONFIG, "--osmosis-record", exits=0)
+    assert use(workspace)["requests"] == 3 * (1 + 2)
+    recorded = counted(workspace)
+    workspace.run("--osmosis-from=latest", "--osmosis-rescore", "--osmosis-replay", exits=0)
+    assert counted(workspace) == recorded
     assert use(workspace)["replayed"] == 3 * 2
 
 
@@ -70,10 +50,9 @@ def test_judges_are_replayed_for_rescoring(workspace: Workspace) -> None:
 def test_tests_over_rollouts_are_replayed(workspace: Workspace) -> None:
     workspace.eval(rows=3)
     workspace.write("test_x.py", TESTS)
-    with demo_server() as server:
-        run(workspace, server, "test_x.py", "--osmosis-source=model", "--osmosis-record").assert_outcomes(passed=3)
+    workspace.run("test_x.py", "--osmosis-source=model", "--osmosis-record").assert_outcomes(passed=3)
 
-    replay = run(workspace, GONE, "test_x.py", "--osmosis-source=model", "--osmosis-replay")
+    replay = workspace.run("test_x.py", "--osmosis-source=model", "--osmosis-replay")
 
     replay.assert_outcomes(passed=3)
     replay.stdout.fnmatch_lines(["  replays cassettes/x.jsonl: no model is asked"])
@@ -135,18 +114,15 @@ def score(solution_str, ground_truth, **kwargs):
 
 
 @pytest.mark.slow
-def test_a_judge_that_was_not_recorded_breaks_the_run_whatever_the_function_does(
-    workspace: Workspace,
-) -> None:
+def test_a_judge_that_was_not_recorded_breaks_the_run_whatever_the_function_does(workspace: Workspace) -> None:
     workspace.eval(rows=2, gate={"pass_rate": ">= 0.1"})
-    with demo_server() as server:
-        lenient = LENIENT.replace("BASE_URL", server.base_url)
+    with ChatServer(reply(json.dumps({"score": 1.0, "explanation": "right"}))) as judge:
+        lenient = LENIENT.replace("BASE_URL", judge.base_url)
         workspace.write("rewards.py", lenient)
-        run(workspace, server, CONFIG, "--osmosis-record")
+        workspace.run(CONFIG, "--osmosis-record")
     assert use(workspace)["requests"] == 4
     workspace.write("rewards.py", lenient.replace("Is it right?", "Is it good?"))
-    result = run(workspace, GONE, CONFIG, "--osmosis-replay")
-    assert result.ret == 1
+    result = workspace.run(CONFIG, "--osmosis-replay", exits=1)
     assert workspace.results()["summary"]["boundaries"] == {"provider": 2}
     result.stdout.fnmatch_lines(["*ERROR at setup of x[[]replay[]]*", "2 of 2 runs asked what was not recorded *"])
     result.stdout.fnmatch_lines(["-Is it right[?]", "+Is it good[?]"], consecutive=True)
@@ -218,28 +194,6 @@ def test_two_evals_do_not_record_into_one_cassette(workspace: Workspace) -> None
     result.stderr.fnmatch_lines([f"ERROR: cassette all.jsonl: {text}; give each a path of its own"])
 
 
-KEEP = "an answer is recorded, or comes from the cassette; keep one of them"
-
-
-def problems(result: pytest.RunResult) -> list[str]:
-    assert result.ret == 4
-    return [line.removeprefix("ERROR: ") for line in result.errlines if line]
-
-
-@pytest.mark.slow
-def test_contradictions_of_options_and_of_variables_are_told(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workspace.eval()
-    result = workspace.run(CONFIG, "--osmosis-record=new", "--osmosis-replay", "--osmosis-n=0")
-
-    assert problems(result) == [f"--osmosis-replay: contradicts --osmosis-record: {KEEP}"]
-    monkeypatch.setenv("PYTEST_OSMOSIS_REPLAY", "1")
-    monkeypatch.setenv("PYTEST_OSMOSIS_RECORD", "all")
-    variables = f"PYTEST_OSMOSIS_REPLAY: contradicts PYTEST_OSMOSIS_RECORD: {KEEP}"
-    assert problems(workspace.run(CONFIG)) == [variables]
-
-
 def test_the_config_records_unless_the_command_says_otherwise(workspace: Workspace) -> None:
     workspace.eval(cassette={"record": "new", "path": "mine/y.jsonl"})
 
@@ -253,85 +207,36 @@ def test_the_config_records_unless_the_command_says_otherwise(workspace: Workspa
     assert lines("--osmosis-record") == ["  records into mine/y.jsonl: every answer replaces the recorded one"]
 
 
-# -- the multiply example over HTTP, then again with the server gone ---------------------------------------
-
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-CASSETTE = "cassettes/multiply.jsonl"
-SIZE = ("--osmosis-limit=3", "--osmosis-n=2")
-
-
-@pytest.fixture
-def multiply(workspace: Workspace) -> Workspace:
-    """A copy of examples/multiply."""
-    ignored = shutil.ignore_patterns(".osmosis", "__pycache__", "cassettes")
-    shutil.copytree(REPOSITORY / "examples/multiply", workspace.root, ignore=ignored, dirs_exist_ok=True)
-    return workspace
-
-
-def run_multiply(workspace: Workspace, server: DemoServer | None, *words: str) -> pytest.RunResult:
-    """Run the eval with a server, or with the address of none."""
-    address = "http://127.0.0.1:9/v1" if server is None else server.base_url
-    return workspace.run("--osmosis-config=configs/eval/multiply.toml", *SIZE, f"--osmosis-base-url={address}", *words)
-
-
-def numbers(workspace: Workspace) -> Any:
-    """Return the results of the last run without times and provenance, and without the address of the server."""
-    return timeless(workspace.results("multiply"), "overridden", "last_run", "changed_rows")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", [["--osmosis-agent=chat"], []], ids=["chat", "workflow"])
-def test_a_replay_without_a_server_equals_the_recording(multiply: Workspace, agent: list[str]) -> None:
-    with demo_server() as server:
-        recording = run_multiply(multiply, server, *agent, "--osmosis-record")
-        asked = server.stats()["requests"] - 1  # the probe
-    recorded = numbers(multiply)
-    assert recording.ret == 0, recording.stdout.str()
-    assert use(multiply, "multiply")["requests"] == asked
-    replay = run_multiply(multiply, None, *agent, "--osmosis-replay")
-    assert replay.ret == recording.ret, replay.stdout.str()
-    assert numbers(multiply) == recorded
-    assert (use(multiply, "multiply")["requests"], use(multiply, "multiply")["replayed"]) == (asked, asked)
-    replay.stdout.fnmatch_lines([f"replayed from {CASSETTE}: no model was asked", "pass rate *"])
-
-
-@pytest.mark.slow
-def test_a_replay_needs_neither_key_nor_price_nor_secret(multiply: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = multiply.root / "configs/eval/multiply.toml"
-    text = config.read_text(encoding="utf-8").replace("required = []", 'required = ["OF_THE_AGENT"]')
-    config.write_text(f'{text}\n[model]\napi_key_env = "KEY_OF_MULTIPLY"\n', encoding="utf-8")
-    with monkeypatch.context() as environment, demo_server() as server:
-        environment.setenv("KEY_OF_MULTIPLY", "sk-of-multiply-0123456789")
+def test_a_replay_needs_neither_key_nor_price_nor_secret(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as environment, ChatServer(reply("42")) as server:
+        environment.setenv("KEY_OF_X", "sk-of-x-0123456789")
         environment.setenv("OF_THE_AGENT", "secret-of-the-agent-0123456789")
-        assert run_multiply(multiply, server, "--osmosis-record").ret == 0
-    words = ["--osmosis-replay", "--osmosis-confirm-above=0.01", "--osmosis-set=limits.max_cost_usd=0.01"]
-    replay = run_multiply(multiply, None, *words)
-    assert replay.ret == 0, replay.stderr.str()
+        model = {"base_url": server.base_url, "api_key_env": "KEY_OF_X"}
+        workspace.eval(experiment={"model_path": "served"}, model=model, secrets={"required": ["OF_THE_AGENT"]})
+        workspace.run(CONFIG, "--osmosis-record", exits=0)
+    words = ("--osmosis-replay", "--osmosis-confirm-above=0.01", "--osmosis-set=limits.max_cost_usd=0.01")
     note = "OF_THE_AGENT: not set; that matters only if the agent or a reward function reads it"
-    replay.stdout.fnmatch_lines([f"  replays {CASSETTE}: no model is asked", f"  note: {note}"])
+    lines = ["  replays cassettes/x.jsonl: no model is asked", f"  note: {note}"]
+    workspace.run(CONFIG, *words, exits=0).stdout.fnmatch_lines(lines)
 
 
 @pytest.mark.slow
-def test_replays_are_compared_with_replays_and_listed_as_such(multiply: Workspace) -> None:
-    with demo_server() as server:
-        run_multiply(multiply, server, "--osmosis-record")
-    live = multiply.run_dirs("multiply")[-1].name
-    run_multiply(multiply, None, "--osmosis-replay")
-    first = multiply.results("multiply")
-    run_multiply(multiply, None, "--osmosis-replay")
-    second = multiply.results("multiply")
+def test_replays_are_compared_with_replays_and_listed_as_such(workspace: Workspace) -> None:
+    workspace.eval(rows=2)
+    for option in ("record", "replay", "replay"):
+        workspace.run(CONFIG, f"--osmosis-{option}", exits=0)
+    live, first, second = workspace.run_dirs()
 
-    assert first["last_run"] is None, "the recording was a measurement"
-    assert second["last_run"]["run"] == multiply.run_dirs("multiply")[-2].name
-    listed = multiply.cli("runs", "--json")
-    runs = {entry["name"]: entry["replayed"] for entry in json.loads(listed.stdout.str())["runs"]}
-    assert list(runs.values()).count(True) == 2
-    assert runs[live] is False
-    shown = multiply.cli("show").outlines
-    assert shown[0] == f"{multiply.run_dirs('multiply')[-1].name}: finished"
-    assert any(line.startswith("replayed from ") and line.endswith(": no model was asked") for line in shown)
-    assert read_json(multiply.run_dirs("multiply")[-1] / "manifest.json")["cassette"]["mode"] == "replay"
+    assert read_json(first / "results.json")["last_run"] is None, "the recording was a measurement"
+    assert workspace.results()["last_run"]["run"] == first.name
+    listed = json.loads(workspace.cli("runs", "--json").stdout.str())["runs"]
+    replayed = {entry["name"]: entry["replayed"] for entry in listed}
+    assert replayed == {live.name: False, first.name: True, second.name: True}
+    shown = workspace.cli("show").outlines
+    assert shown[0] == f"{second.name}: finished"
+    assert "replayed from cassettes/x.jsonl: no model was asked" in shown
+    assert read_json(second / "manifest.json")["cassette"]["mode"] == "replay"
 
 
 ROWS: list[dict[str, Any]] = [
@@ -384,20 +289,6 @@ def counted(workspace: Workspace) -> Any:
 
 
 @pytest.mark.slow
-def test_a_script_answers_right_as_often_as_it_says(workspace: Workspace) -> None:
-    with_script(workspace, accuracy=0.7)
-    workspace.run(CONFIG, exits=0)
-    whole = counted(workspace)
-    scores = [run[0]["contains"] for row in whole for run in row]
-    assert 0.4 < sum(scores) / len(scores) < 0.95
-    assert {run[2] for row in whole for run in row} == {0.0}
-
-    workspace.run(CONFIG, "-k", "row2-run5")
-    workspace.run(CONFIG, "--osmosis-resume", exits=0)
-    assert counted(workspace) == whole, "what is selected makes no difference"
-
-
-@pytest.mark.slow
 def test_a_replay_of_a_script_asks_nobody_and_says_the_same(workspace: Workspace) -> None:
     with_script(workspace, accuracy=0.7)
     workspace.run(CONFIG, "--osmosis-record", exits=0)
@@ -424,12 +315,6 @@ def test_a_column_that_no_row_has_is_an_error_of_the_config(workspace: Workspace
     text = f'demo/script answers from the column "sayd", which no selected row has, did you mean "said"? {columns}'
     assert f"ERROR: configs/eval/x.toml:{line}: {text}" in result.errlines
     assert not workspace.run_dirs()
-
-
-def test_a_column_that_is_no_text_is_an_error_of_the_config(workspace: Workspace) -> None:
-    with_script(workspace, column=3)
-    result = workspace.run(CONFIG, exits=4)
-    assert result.errlines[0].endswith("[sampling] extra_body.column: must be the name of a column, got 3")
 
 
 def test_a_row_without_an_answer_is_an_error_of_the_dataset(workspace: Workspace) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.plugin.workspaces import BROKEN, CONFIG, FAIL, Row, Workspace, read_json, wait_until
+from tests.plugin.workspaces import BROKEN, CONFIG, EXACT, FAIL, Row, Workspace, read_json, wait_until
 from tests.servers import ChatServer, reply
 
 FROM = "--osmosis-from=latest"
@@ -24,7 +24,6 @@ def score(solution_str, **kwargs):
 
 @pytest.fixture
 def stored_workspace(workspace: Workspace) -> Workspace:
-    """A workspace with a stored run of two rows that passed."""
     workspace.write("rewards.py", COUNTING)
     workspace.write("helpers.py", "given = 1.0\n")
     workspace.eval(rows=2, limits={"max_errors": 2})
@@ -221,8 +220,7 @@ def test_a_score_outside_its_declared_range_is_a_reward_error_and_so_in_a_rescor
 
 @pytest.mark.usefixtures("wide_terminal")
 def test_a_rescored_run_is_shown_with_the_present_ground_truth(workspace: Workspace) -> None:
-    exact = "def score(solution_str, ground_truth, **kwargs):\n    return float(solution_str == ground_truth)\n"
-    workspace.write("rewards.py", exact)
+    workspace.write("rewards.py", EXACT)
     workspace.eval(rows=[{"ground_truth": "0 * 2 = 0\n#### 0"}])
     workspace.run(CONFIG).assert_outcomes(passed=1)
     workspace.eval(rows=[{"ground_truth": "15"}])
@@ -239,7 +237,6 @@ ROWS: list[Row] = [{}, {"score": 0.0}, {"reward": "raises"}, {}]
 
 
 def ids(*rows: int) -> set[str]:
-    """Return the ids of the first run of each row."""
     return {f"configs/eval/x.toml::x[row{row}-run0]" for row in rows}
 
 
@@ -258,9 +255,7 @@ def test_lf_selects_runs_that_failed_or_were_not_scored(workspace: Workspace) ->
 def test_the_second_run_is_compared_with_the_first(workspace: Workspace) -> None:
     workspace.eval(rows=4)
     first = workspace.run(CONFIG)
-    workspace.write(
-        "rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return float(ground_truth != '0')\n"
-    )
+    workspace.write("rewards.py", BY_TRUTH)
 
     listed = workspace.run(CONFIG, "--co")
     second = workspace.run(CONFIG)
@@ -280,11 +275,10 @@ def test_the_second_run_is_compared_with_the_first(workspace: Workspace) -> None
 # -- --osmosis-smoke: a few rows go all the way; errors fail the run, scores do not ------------------------
 
 
-GATE = {"pass_rate": ">= 0.9"}
-
-
 def test_the_first_rows_run_once_and_their_scores_decide_nothing(workspace: Workspace) -> None:
-    workspace.eval(rows=[FAIL, *[{}] * 7], evaluation={"n": 3}, gate=GATE, output={"results": "out.json"})
+    workspace.eval(
+        rows=[FAIL, *[{}] * 7], evaluation={"n": 3}, output={"results": "out.json"}, gate={"pass_rate": ">= 0.9"}
+    )
 
     result = workspace.run(CONFIG, "--osmosis-smoke", "-rPs", exits=0)
 

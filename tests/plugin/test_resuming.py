@@ -362,23 +362,6 @@ def test_maxfail_keeps_further_runs_from_beginning(workspace: Workspace) -> None
     assert not hosts_under(workspace.root)
 
 
-@PLAIN_AND_XDIST
-def test_x_ends_evals_that_have_not_started(workspace: Workspace) -> None:
-    with ChatServer(by_row({0: [reply("42")]}, held(reply("42")))) as server, ChatServer() as of_y:
-        workspace.hurry()
-        workspace.eval("x", rows=[{"score": 0.0}, {}], model={"base_url": server.base_url})
-        workspace.eval("y", rows=2, model={"base_url": of_y.base_url})
-
-        result = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml", "-x", "--osmosis-no-probe")
-
-        assert result.ret == (2 if workspace.distributed else 1)
-        assert not of_y.requests
-    pending = workspace.results("y")["pending"]
-    assert len(pending) == 2
-    assert all(run["reason"] for run in pending)
-    assert not hosts_under(workspace.root)
-
-
 @pytest.mark.parametrize("status", [7, 0])
 def test_an_exit_status_that_a_test_sets_stays_and_what_ran_is_printed(workspace: Workspace, status: int) -> None:
     workspace.hurry()
@@ -406,16 +389,20 @@ def test_a_test_that_exits_under_xdist_is_not_green(workspace: Workspace) -> Non
 
 
 @PLAIN_AND_XDIST
-def test_a_python_test_that_fails_stops_evals(workspace: Workspace) -> None:
-    with ChatServer(held(reply("42"))) as server:
+def test_with_x_a_python_test_that_fails_stops_evals_and_starts_no_other(workspace: Workspace) -> None:
+    with ChatServer(held(reply("42"))) as server, ChatServer() as of_y:
         workspace.hurry()
-        workspace.eval(rows=4, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
+        workspace.eval("x", rows=4, evaluation={"batch_size": 2}, model={"base_url": server.base_url})
+        workspace.eval("y", rows=2, model={"base_url": of_y.base_url})
         workspace.write("test_python.py", "def test_python(): raise AssertionError\n")
 
-        result = workspace.run(CONFIG, "test_python.py", "-x", "--osmosis-no-probe")
+        result = workspace.run(CONFIG, "configs/eval/y.toml", "test_python.py", "-x", "--osmosis-no-probe")
 
+        assert not of_y.requests
     assert result.ret == (2 if workspace.distributed else 1)
-    assert len(workspace.results()["pending"]) == 4
+    pending = [*workspace.results("x")["pending"], *workspace.results("y")["pending"]]
+    assert len(pending) == 4 + 2
+    assert all(run["reason"] for run in pending)
     assert not hosts_under(workspace.root)
 
 

@@ -56,7 +56,6 @@ IDS = [
 
 
 def collected(workspace: Workspace, *arguments: str) -> list[str]:
-    """Return the node ids that a command collects."""
     result = workspace.run("--co", "-q", *arguments)
     return [line for line in result.outlines if "::" in line]
 
@@ -215,16 +214,6 @@ def test_decorated_functions_that_would_not_be_tested_are_collection_errors(work
         *rewards.py:17: twice {fix}
     """)
     assert not [line for line in ("rewards.py:21", "rewards.py:25") if line in result.stdout.str()]
-
-
-@pytest.mark.slow
-def test_a_second_session_of_a_process_knows_only_its_own_functions(workspace: Workspace) -> None:
-    workspace.write("rewards.py", REWARDS)
-    workspace.write("test_a.py", "import rewards\ndef test_a(): pass\n")
-    workspace.run().assert_outcomes(passed=1)
-    workspace.write("rewards.py", REWARDS.replace("def exact", "def equal"))
-
-    workspace.run("rewards.py").assert_outcomes(passed=3, failed=1)
 
 
 @pytest.mark.slow

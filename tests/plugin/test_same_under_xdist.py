@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.plugin import test_marks, test_several_evals
+from tests.plugin import test_marks, test_rescoring, test_several_evals
 from tests.plugin.under_xdist import Copy, differences
-from tests.plugin.workspaces import BROKEN, FAIL, PASS, Session, wait_until
+from tests.plugin.workspaces import BROKEN, EXACT, FAIL, PASS, Session, wait_until
 from tests.servers import Exchange, reply, status
 
 X, Y = "--osmosis-config=configs/eval/x.toml", "--osmosis-config=configs/eval/y.toml"
@@ -124,15 +124,8 @@ def gates(copy: Copy) -> None:
 
 
 def hooks(copy: Copy) -> None:
-    """Hooks of a conftest.py, one of which raises, and of a plugin: their files, gates and errors."""
-    copy.write(
-        "conftest.py",
-        "def pytest_osmosis_rollout_finished(record):\n"
-        "    if record.run.row == 1:\n"
-        "        raise ZeroDivisionError('first')\n\n"
-        "def pytest_osmosis_gate(results):\n"
-        "    return 'yes'\n",
-    )
+    """Hooks of a conftest.py, which raise, and of a plugin: their files, gates and errors."""
+    copy.write("conftest.py", test_marks.RAISING)
     copy.write(
         "sound.py",
         "from pytest_osmosis import Verdict\n\n"
@@ -164,10 +157,7 @@ def baselines(copy: Copy) -> None:
         "experiment": {"model_path": "new"},
     }
     copy.eval("y", 7, ".", model=_at(copy), gate=REGRESSION, **by_model)
-    copy.write(
-        "rewards.py",
-        "def score(solution_str, ground_truth, **kwargs):\n    return float(solution_str == ground_truth)\n",
-    )
+    copy.write("rewards.py", EXACT)
     copy.command(1, Y, *JUNIT)
     copy.command(0, "configs/eval/y.toml::y[row6-run0-baseline]", "--osmosis-no-probe")
 
@@ -207,13 +197,10 @@ def stopped(copy: Copy) -> None:
 
 def marked(copy: Copy) -> None:
     """Marks that a conftest.py adds: skip, skipif, xfail."""
-    marks = ["skip(reason='no')", "skipif(True, reason='no')", "skipif('nonsense', reason='breaks')"]
-    marks += ["xfail(run=False, reason='never')", "xfail(reason='known')", "xfail(reason='known', strict=True)"]
-    marks += ["xfail(raises=KeyError)"]
-    lines = ["import pytest", f"MARKS = [{', '.join(f'pytest.mark.{mark}' for mark in marks)}]"]
-    lines += ["def pytest_collection_modifyitems(items):", "    for item in items:"]
-    lines += ["        item.add_marker(MARKS[int(item.name.partition('row')[2].partition('-')[0])])"]
-    copy.write("conftest.py", "\n".join(lines) + "\n")
+    marks = {"row0": "skip(reason='no')", "row1": "skipif(True, reason='no')"}
+    marks |= {"row2": "skipif('nonsense', reason='breaks')", "row3": "xfail(run=False, reason='never')"}
+    marks |= {"row4": "xfail(reason='known')", "row5": "xfail(reason='known', strict=True)"}
+    copy.write("conftest.py", test_marks.marking(**marks, row6="xfail(raises=KeyError)"))
     rows = [PASS, PASS, PASS, PASS, FAIL, PASS, FAIL]
     copy.eval("x", rows=rows, model={"base_url": copy.server.base_url}, gate={"pass_rate": ">= 0.1"})
     copy.eval("y", rows=2)
@@ -289,9 +276,7 @@ def rescored(copy: Copy) -> None:
     """Stored rollouts that a changed function scores again, and those of `--lf`."""
     copy.eval(rows=[PASS, PASS, {"user_prompt": "refuse with 503"}, PASS], model=_at(copy), limits={"max_errors": 4})
     copy.command(1, X, "--osmosis-no-probe", "-k", "not row3")
-    copy.write(
-        "rewards.py", "def score(solution_str, ground_truth, **kwargs):\n    return float(ground_truth != '0')\n"
-    )
+    copy.write("rewards.py", test_rescoring.BY_TRUTH)
     copy.command(1, "--osmosis-from=latest", "-v", *JUNIT, "--osmosis-gate=pass_rate >= 0.7")
     copy.command(1, "--osmosis-from=latest", "--lf", "-v")
 

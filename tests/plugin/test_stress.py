@@ -93,11 +93,9 @@ class Place:
         self.workspace.eval("x", rows, ".", **{**base, **tables})
 
     def start(self, *args: str) -> Session:
-        """Start pytest on the eval."""
         return self.workspace.start(CONFIG, "--osmosis-no-probe", "-pleft", "--junitxml=junit.xml", *args)
 
     def done(self) -> int:
-        """Return how many runs are scored so far."""
         dirs = self.workspace.run_dirs()
         return len(self.workspace.events("score")) if dirs and (dirs[-1] / "journal.jsonl").exists() else 0
 
@@ -109,7 +107,6 @@ class Place:
         wait_until(lambda: len(list(collected.glob("collected-*"))) >= n_workers, "the workers")
 
     def journal(self) -> list[Mapping[str, Any]]:
-        """Return every event of the journal."""
         return list(replay(self.workspace.run_dirs()[-1] / "journal.jsonl"))
 
     def told(self) -> Counter[str]:
@@ -145,7 +142,6 @@ class Place:
 def place(
     pytester: pytest.Pytester, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[list[str]], Place]]:
-    """Return a function that makes a place."""
     temporary = tmp_path_factory.mktemp("t")
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setenv(MARK, str(temporary))

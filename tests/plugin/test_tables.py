@@ -15,8 +15,6 @@ from aiohttp import web
 from tests.plugin.workspaces import BROKEN, FAIL, PASS, Row, Shell, Workspace, junit_cases
 from tests.servers import Behaviour, ChatServer, Exchange, reply, status
 
-# -- outcomes ---------------------------------------------------------------------------------------------
-
 BREAKS = ("error", "xfail")
 REPORTED: Mapping[str, tuple[str, str]] = {
     "passed": ("passed", "passed"),
@@ -97,10 +95,7 @@ REASONS = {
     "provider": "provider: the server answered 503",
     "reward raised": "error in rewards:score: ZeroDivisionError: the reward function broke",
     "reward hung": "error in rewards:score: took longer than 2 s (grader_timeout_s)",
-    "reward gave None": "error in rewards:score: ",
-    "reward gave a str": "error in rewards:score: ",
-    "reward gave NaN": "error in rewards:score: ",
-    "reward gave inf": "error in rewards:score: ",
+    **{f"reward gave {what}": "error in rewards:score: " for what in ("None", "a str", "NaN", "inf")},
     "taken out": "taken out by its grader",
 }
 """A part of the message of a test."""
@@ -114,8 +109,6 @@ NEVER_RAN = {
 
 
 def by_prompt() -> Behaviour:
-    """Return the behaviour of a server that answers as the prompt says."""
-
     async def behave(exchange: Exchange) -> web.StreamResponse:
         prompt = exchange.seen.body["messages"][-1]["content"]
         code = prompt.removeprefix("refused with ")
@@ -190,7 +183,6 @@ def make(workspace: Workspace, server: ChatServer, *, gated: bool) -> None:
 
 
 def reported(workspace: Workspace) -> dict[str, tuple[str, str]]:
-    """Return the kind and message of each test in JUnit XML, by the test's name."""
     reports = {}
     for name, case in junit_cases(workspace.root / "junit.xml").items():
         child = next((child for child in case if child.tag not in ("properties", "system-out")), None)
@@ -266,6 +258,7 @@ CASES: Mapping[str, Case] = {
     ),
     "6: too many warnings": Case({"x": {}}, 6, NO_WARNINGS, {"test_warns.py": WARNS}, n2=6),
     "9: only reward errors": Case({"x": MEASURED_NOTHING}, 9),
+    "77: not measured, as the ini key says": Case({"x": MEASURED_NOTHING}, 77, ("-oosmosis_not_measured_exit=77",)),
     "9: all taken out": Case(
         {"x": {"rows": [{"grader": "removes"}], "scoring": {"eval_fns": None, "grader": "graders:Removes"}}},
         9,

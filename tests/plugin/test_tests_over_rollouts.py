@@ -41,7 +41,6 @@ IDS = [
 
 
 def product(body: Mapping[str, Any]) -> str:
-    """Return the right answer to the question of a row."""
     a, b = map(int, re.findall(r"\d+", body["messages"][-1]["content"]))
     return str(a * b)
 
@@ -58,12 +57,10 @@ def make(workspace: Workspace, tests: str = TESTS, *, rows: list[Row] = REFERENC
 
 
 def at(server: ChatServer) -> dict[str, Any]:
-    """Return the [model] table for this server."""
     return {"base_url": server.base_url}
 
 
 def outcomes(result: pytest.RunResult) -> dict[str, str]:
-    """Return the outcome of each test, by its name."""
     pairs = re.findall(r"^(PASSED|FAILED|ERROR|XFAIL) \S+?::(\S+)", result.stdout.str(), re.MULTILINE)
     return {name: outcome for outcome, name in pairs}
 
@@ -257,9 +254,6 @@ def test_a_mistake_in_a_config_names_the_test_that_requested_it(workspace: Works
     """)
 
 
-# -- without a rollout ------------------------------------------------------------------------------------
-
-
 def test_a_row_without_a_reference_is_skipped_and_a_dataset_without_one_an_error(
     workspace: Workspace,
 ) -> None:
@@ -287,9 +281,6 @@ def test_none(rollout):
     """)
 
 
-# -- with named evals, and early ends ---------------------------------------------------------------------
-
-
 def test_test_evals_and_named_evals_run_one_after_the_other(workspace: Workspace) -> None:
     with ChatServer(reply("0")) as server:
         make(workspace, model=at(server), gate={"pass_rate": ">= 0.5"})
@@ -314,9 +305,6 @@ def test_inline_the_agent_of_a_test_eval_runs_in_pytests_process(workspace: Work
 
     workspace.run("tests", MODEL, "--osmosis-inline").assert_outcomes(passed=5)
     workspace.run("tests", MODEL).assert_outcomes(failed=5)
-
-
-# -- the option -------------------------------------------------------------------------------------------
 
 
 def test_only_the_command_line_selects_models_as_source(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

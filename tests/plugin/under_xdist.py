@@ -218,7 +218,6 @@ def content(path: Path) -> list[str]:
 
 
 def json_lines(value: Any) -> list[str]:
-    """Return JSON in lines."""
     if isinstance(value, dict) and "exitcode" in value:
         value = _json_report(value)
     return json.dumps(masked(value), indent=1, sort_keys=True).splitlines()
@@ -249,7 +248,6 @@ def masked(value: Any, key: str = "") -> Any:
 
 
 def junit(path: Path) -> list[str]:
-    """Return a JUnit file with its cases sorted."""
     lines = []
     for suite in ElementTree.parse(path).getroot().iter("testsuite"):
         lines.append(f"suite {masked({**suite.attrib, 'hostname': ''})}")

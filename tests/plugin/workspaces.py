@@ -41,7 +41,6 @@ PLAIN_AND_XDIST = pytest.mark.parametrize("workspace", [pytest.param([], id="pla
 `test_same_under_xdist.py` compares all other sessions with those under xdist.
 """
 UNDER_XDIST = pytest.mark.parametrize("workspace", [_XDIST], indirect=True)
-"""Runs a test under xdist alone."""
 
 REWARDS = """
 def score(solution_str, ground_truth, extra_info=None, **kwargs):
@@ -49,6 +48,7 @@ def score(solution_str, ground_truth, extra_info=None, **kwargs):
         raise ZeroDivisionError("the reward function broke")
     return extra_info.get("score", 1.0)
 """
+EXACT = "def score(solution_str, ground_truth, **kwargs):\n    return float(solution_str == ground_truth)\n"
 DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "experiment": {"model_path": "demo/arithmetic", "dataset": "x"},
     "data": {"rows": "all"},
@@ -112,11 +112,9 @@ class Workspace:
 
     @property
     def distributed(self) -> bool:
-        """True if commands run under xdist."""
         return bool(self.arguments)
 
     def ini(self, *lines: str) -> None:
-        """Write pytest.ini with these lines."""
         self.write("pytest.ini", "\n".join(["[pytest]", *lines]) + "\n")
 
     def hurry(self) -> None:
@@ -223,8 +221,6 @@ def _hears_ctrl_c() -> None:
 
 
 class Session:
-    """A pytest that runs in the background."""
-
     def __init__(self, words: Sequence[str], folder: Path) -> None:
         self.output = ""
         self._process = subprocess.Popen(
@@ -260,7 +256,6 @@ class Session:
             pipe.close()
 
     def kill_workers(self) -> None:
-        """Send SIGKILL to every worker of xdist."""
         for worker in self.workers:
             os.kill(worker, signal.SIGKILL)
 
@@ -287,14 +282,12 @@ class Session:
             self.output += read.decode()
 
     def type(self, text: str) -> None:
-        """Type `text` on its terminal."""
         assert self._process.stdin is not None
         self._process.stdin.write(text)
         self._process.stdin.flush()
 
     @property
     def ended(self) -> bool:
-        """Return True once pytest has ended."""
         return self._process.poll() is not None
 
     def wait(self) -> int:
@@ -336,16 +329,15 @@ def _value(value: Any) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """Return the content of a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def timeless(value: Any, *left_out: str) -> Any:
-    """Return results without times and provenance, and without members of these names."""
+def timeless(value: Any) -> Any:
+    """Return results without times and provenance."""
     if isinstance(value, dict):
-        kept = {key for key in value if not key.endswith("_ms") and key not in ("provenance", *left_out)}
-        return {key: timeless(each, *left_out) for key, each in value.items() if key in kept}
-    return [timeless(each, *left_out) for each in value] if isinstance(value, list) else value
+        kept = {key for key in value if not key.endswith("_ms") and key != "provenance"}
+        return {key: timeless(each) for key, each in value.items() if key in kept}
+    return [timeless(each) for each in value] if isinstance(value, list) else value
 
 
 def junit_cases(path: Path) -> dict[str, ElementTree.Element]:
