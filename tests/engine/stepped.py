@@ -159,7 +159,6 @@ class SteppedEngine:
         return self.hosts[-1]
 
     def begin(self) -> SteppedEngine:
-        """Start the hosts, make them ready, and submit all runs."""
         self.loop.hosts.start()
         for host in self.hosts:
             self.is_ready(host)
@@ -189,7 +188,6 @@ class SteppedEngine:
         return next(host for host in reversed(self.hosts) if host.name == name)
 
     def later(self, seconds: float) -> None:
-        """Take a turn after so much time."""
         self.clock.advance(seconds)
         self.turn()
 

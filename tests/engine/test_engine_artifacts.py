@@ -92,7 +92,6 @@ def _artifacts(live: Live) -> Path:
 
 
 def _files(folder: Path) -> dict[bytes, bytes]:
-    """The content of each file in a folder, by its path."""
     return {os.fsencode(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 

@@ -37,8 +37,6 @@ from tests.servers import ChatServer, held, reply, slow
 
 
 class Unplaced(ScriptedHost):
-    """A host for which there is no place, ever."""
-
     def __init__(self, name: str, post: Post) -> None:
         super().__init__(name, post)
         self.placed_at = None

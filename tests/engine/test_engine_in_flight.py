@@ -178,7 +178,6 @@ class Judge(Grader):
 
 
 def most_at_once(log: str, kind: str) -> int:
-    """The most rollouts or scorings that a log shows at once."""
     now = most = 0
     for step in log.split():
         now += (step == f"{kind}+") - (step == f"{kind}-")

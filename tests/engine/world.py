@@ -486,7 +486,6 @@ class FakeHost:
         return not self.paused and self._world.time >= self._held_until
 
     def moves(self) -> Iterator[Move]:
-        """Yield all moves that it may make now."""
         climate, chance = self._world.climate, self._chance
         if self.killed:
             yield lambda: self.die("SIGKILL")

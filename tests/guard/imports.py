@@ -19,7 +19,6 @@ HEAVY = (
     "aiohttp", "anthropic", "asyncio", "concurrent.futures", "fastmcp", "httpx", "huggingface_hub", "jsonschema",
     "litellm", "msgspec", "multiprocessing", "openai", "pyarrow", "ray", "tomli", "verifiers",
 )  # fmt: skip
-"""Modules that take long to import."""
 
 SITE = """
 import os, sys

@@ -65,8 +65,6 @@ class Stored:
 
 
 class Seen(NamedTuple):
-    """The end of a command, and its output."""
-
     status: int
     output: str
 
@@ -107,7 +105,6 @@ class Chain:
         return {name: self.chance.choice([0.2, 0.5, 0.7, 0.9]) for name in self.chance.sample(names, n)}
 
     def write(self, gates: Gates, path: str = CONFIG, **tables: Mapping[str, Any]) -> None:
-        """Write dataset and config."""
         rows = [{"user_prompt": f"Row {row}, version {v}?", "ground_truth": "x"} for row, v in self.content.items()]
         self.workspace.write("data/x.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
         conditions = {name: least if name == "max_regression" else f">= {least}" for name, least in gates.items()}
@@ -225,7 +222,6 @@ class Chain:
         return outcome(stored.said[run][0], self.rewards).boundary == "provider"
 
     def _refused(self, stored: Stored, selected: Sequence[Run], *, replay: bool, compares: bool) -> str | None:
-        """Return why a command must be refused."""
         if any(version != self.content.get(run[0], version) for run, (_, version) in stored.said.items()):
             return "a resume with other prompts"
         if compares and self.baseline is None:
@@ -325,7 +321,6 @@ class Chain:
         self.check(seen, "a rescore of a killed run", session.status(), path=path, session=session, asked=set())
 
     def rescore(self, name: str, *, gates: Gates | None = None, select: Iterable[int] | None = None) -> None:
-        """Score what is stored again."""
         gates, stored = gates or {}, self.stored[name]
         self.write(gates, limits={"max_errors": "100%"})
         chosen = sorted(run for run in stored.plan if select is None or run[0] in select)
@@ -420,7 +415,6 @@ class Chain:
         asked: set[Run] | None = None,
         junit: bool = True,
     ) -> None:
-        """Compare what a command did with the model."""
         n_before = len(self.problems)
         self.expect(seen.status, status, f"exit status of {what}")
         if asked is not None:
@@ -443,7 +437,6 @@ class Chain:
 
 
 def baseline_of(session: Session) -> Baseline:
-    """Return the file that a session's results make."""
     rows: dict[tuple[int, int], list[bool | None]] = {}
     for (row, _), each in session.outcomes.items():
         passed = each.passed if each is not None and each.measured else None
