@@ -23,9 +23,8 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress
 from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
 from tests.clocks import SteppedClock
-from tests.engine.world import Rows
+from tests.engine.world import USAGE, Rows
 
-USAGE = {"input_tokens": 5, "output_tokens": 2}
 RUN = RunId(0, 0)
 ROWS = ScoreInputs(dict.fromkeys(range(4), Content("prompt", "row")))
 

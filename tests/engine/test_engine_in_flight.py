@@ -345,25 +345,17 @@ def test_a_bound_without_room_for_the_rest_of_a_group_stops_the_eval(make: Make)
     assert stepped.engine.stopped.reason == "max_tokens"
 
 
-def stopped_with(live: Live, text: str) -> bool:
-    """Check that the eval says why it stopped, and that every run that never ran says so too."""
-    assert live.results.stopped is not None
-    pending = [record for record in live.results.records if record.status == "pending"]
-    assert all(record.skip_reason == live.results.stopped for record in pending)
-    return text in live.results.stopped
-
-
 def test_a_404_at_the_probe_says_where_it_asked_and_how_to_leave_the_probe_out(workspace: Workspace) -> None:
     with ChatServer(status(404)) as server:
         live = evaluated(workspace.config(server, model={"base_url": server.url}), probe=True)
         assert len(server.requests) == 1
     assert live.kinds() == ["skipped"] * 4
-    assert {record.status for record in live.results.records} == {"pending"}
-    assert stopped_with(
-        live, f"the test request failed: the server answered 404 Not Found at {server.url}/chat/completions"
-    )
-    assert stopped_with(live, f'[model] base_url = "{server.url}/v1"')
-    assert stopped_with(live, "--osmosis-no-probe")
+    assert {(record.status, record.skip_reason) for record in live.results.records} == {
+        ("pending", live.results.stopped)
+    }
+    text = f"the test request failed: the server answered 404 Not Found at {server.url}/chat/completions"
+    for said in (text, f'[model] base_url = "{server.url}/v1"', "--osmosis-no-probe"):
+        assert said in str(live.results.stopped)
 
 
 @pytest.mark.parametrize("answer", [status(401), status(429, QUOTA), status(402)], ids=["401", "quota", "402"])

@@ -446,13 +446,14 @@ def baseline_of(session: Session) -> Baseline:
 
 def differences(results: Mapping[str, Any], session: Session) -> Iterable[tuple[str, tuple[object, object]]]:
     """Yield what the results hold by its name, as seen and as the model says."""
-    runs, expected = runs_of(results), _expected_runs(session)
+    runs = runs_of(results)
+    expected = {run: (e.boundary, None if e.boundary else e.score, e.passed) for run, e in session.ended.items()}
     yield "differing runs", (_only(runs, expected), _only(expected, runs))
     pending = {(each["row_index"], each["run_index"]) for each in results["pending"]}
     missing = {run for run, each in session.outcomes.items() if each is None}
     yield "pending runs", (pending - session.may_lack, missing - session.may_lack)
     yield "partial", (results["partial"], not session.whole or session.shard)
-    yield "verdicts", ({_gate(each["gate"]): each["state"] for each in results["gates"]}, session.verdicts())
+    yield "verdicts", ({each["gate"].split(" ")[0]: each["state"] for each in results["gates"]}, session.verdicts())
     summary, counts = results["summary"], session.counts
     mean = summary["eval_fns"]["rewards:score"]["mean"]
     for name in ("measured", "boundaries", "rolled_out_again"):
@@ -470,20 +471,12 @@ def runs_of(results: Mapping[str, Any]) -> dict[Run, object]:
     }
 
 
-def _expected_runs(session: Session) -> dict[Run, object]:
-    return {run: (e.boundary, None if e.boundary else e.score, e.passed) for run, e in session.ended.items()}
-
-
 def _only(these: Mapping[Run, object], those: Mapping[Run, object]) -> dict[Run, object]:
     return {run: value for run, value in these.items() if those.get(run) != value}
 
 
 def _rounded(value: Any) -> float | None:
     return None if value is None else round(float(value), 9)
-
-
-def _gate(title: str) -> str:
-    return title.split(" ")[0]
 
 
 def tests_of(file: Path, session: Session) -> tuple[dict[str, str], dict[str, str]]:
