@@ -18,17 +18,19 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from pytest_osmosis.datasets import Row
+from pytest_osmosis.datasets import Dataset, Row
 from pytest_osmosis.engine.engine import Close, Engine, EngineMessage
 from pytest_osmosis.engine.host_connection import Died, EndedBy, Heard, HostEnviron, Post
+from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.run_table import Host, RunState, RunTable, Stage
 from pytest_osmosis.errors import DatasetError, HostError, Problem
-from pytest_osmosis.host.protocol import Key, Request, Setup
+from pytest_osmosis.host.protocol import HostCode, Key, Request, Setup
 from pytest_osmosis.record.journal import events_from
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Ledger
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
 
 
 def miscounts(table: RunTable, hosts: Iterable[Host]) -> Iterator[str]:
@@ -149,6 +151,21 @@ class Rows:
 
     def row(self, row: int) -> Row:
         return self.read(BytesIO(), row)
+
+
+def job_in(folder: Path, bad: Iterable[int] = (), **fields: Any) -> Job:
+    """Return the job of an engine with files in a folder, over rows some of which cannot be read."""
+    made: dict[str, Any] = {
+        "setup": Setup(HostCode("roll", str(folder), (), {"api_key_env": None, "headers": {}})),
+        "dataset": cast(Dataset, Rows(frozenset(bad))),
+        "pass_rule": PassRule(()),
+        "describe": lambda record, pass_rule, transcript: Outcome(kind_of(record, pass_rule)),
+        "environ": HostEnviron({}),
+        "host_log": folder / "host.log",
+        "stop_request": folder / "stop",
+        "probes": (),
+    }
+    return Job(**{**made, **fields})
 
 
 @dataclass(slots=True)
