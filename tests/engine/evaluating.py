@@ -196,7 +196,7 @@ class Live:
 
 
 @contextmanager
-def running(config: Path, *, paused: bool = False, **options: Any) -> Iterator[Live]:
+def running(config: Path, **options: Any) -> Iterator[Live]:
     """The eval in `config`, begun; finished and checked on leaving. `options` are those of `Live`.
 
     The engine goes by `clock`; hosts, which are other processes, go by their own.
@@ -204,8 +204,6 @@ def running(config: Path, *, paused: bool = False, **options: Any) -> Iterator[L
     live = Live(config, **options)
     try:
         live.run.engine.loaded()
-        if paused:
-            live.run.engine.pause()
         live.run.go()
         yield live
     except BaseException:

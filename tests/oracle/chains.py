@@ -98,10 +98,10 @@ class Chain:
         self.rewards = version
         self.workspace.write("rewards.py", VERSIONS[version])
 
-    def gates(self, least: int = 0) -> Gates:
+    def gates(self) -> Gates:
         """Draw up to two gates, often of none, near to what the usual answers reach."""
         names = ["pass_rate", "mean", *(["pass_at_2", "pass_hat_2"] if self.n > 1 else [])]
-        n = max(least, self.chance.choice([0, 0, 1, 2]))
+        n = self.chance.choice([0, 0, 1, 2])
         return {name: self.chance.choice([0.2, 0.5, 0.7, 0.9]) for name in self.chance.sample(names, n)}
 
     def write(self, gates: Gates, path: str = CONFIG, **tables: Mapping[str, Any]) -> None:
