@@ -256,10 +256,6 @@ class World:
 
     # -- moves ---------------------------------------------------------------------------------------------
 
-    @property
-    def engine_paused(self) -> bool:
-        return self.engine.loop.paused
-
     def _move(self) -> bool:
         """Let a host or the user make one move; return False if none can."""
         if self.plan and self.chance.random() < 0.08:
@@ -427,7 +423,7 @@ class FakeHost:
                 self.n_unbegun += 1
             if message["op"] == "score_group":
                 self._world.grouped([Key.of(run) for run in message["runs"]])
-            if message["op"] in ("run", "probe", "score", "score_group", "permit") and self._world.engine_paused:
+            if message["op"] in ("run", "probe", "score", "score_group", "permit") and self._world.engine.loop.paused:
                 self._world.violations.append(f"{self.name} gets {message['op']} in a pause")
             if self.has_other_code and message["op"] in ("run", "score", "score_group"):
                 self._world.violations.append(f"{self.name} gets {message['op']} with other code")
