@@ -724,10 +724,11 @@ def test_rollouts_that_began_under_a_higher_limit_may_be_in_flight(make: Make) -
 def test_a_run_that_its_grader_removes_adds_nothing_to_the_scores(make: Make) -> None:
     stepped = make(2).begin()
     stepped.after(stepped.host("host").rolls_out, *stepped.runs)
-    removed = {"scores": {}, "errors": {}, "output": {}, "removed": True, "name": "exact"}
-    stepped.after(stepped.host("scorer").say, "score", RUN, ms=1.0, **removed)
+    scored: dict[str, Any] = {"ms": 1.0, "errors": {}, "output": {}}
+    stepped.after(stepped.host("scorer").say, "score", stepped.runs[1], scores={"exact": -0.5}, **scored)
+    stepped.after(stepped.host("scorer").say, "score", RUN, scores={}, removed=True, name="exact", **scored)
     progress = stepped.loop.recorder.reports.progress
-    assert (progress.removed, progress.score) == (1, 0.0)
+    assert (progress.removed, progress.score) == (1, -0.5)
 
 
 def test_an_eval_that_is_decided_has_finished_without_a_reason(make: Make) -> None:
