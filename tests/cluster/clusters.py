@@ -63,8 +63,6 @@ PERMIT = Permit()
 
 
 class RayCluster:
-    """A running cluster."""
-
     def __init__(self, cluster: Any, folder: Path, mark: str) -> None:
         self._cluster = cluster
         self._environ = {**SETTINGS, "RAY_TMPDIR": str(folder), MARK: mark}
@@ -131,14 +129,12 @@ class RayCluster:
             _signal(stopped, signal.SIGCONT)
 
     def kill_head(self) -> None:
-        """Kill all processes of the head, at once."""
         for infos in self._cluster.head_node.all_processes.values():
             for info in infos:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(info.process.pid, signal.SIGKILL)
 
     def pids(self, command: str = "") -> set[int]:
-        """Return the processes of this cluster whose command line contains `command`."""
         return {pid for pid in marked(self._mark) if command in _read(pid, "cmdline")}
 
     def leftovers(self, own: Collection[str]) -> list[str]:
@@ -231,7 +227,6 @@ def cluster(shared_cluster: RayCluster) -> Iterator[RayCluster]:
 
 
 def until(condition: Callable[[], Any], what: str = "") -> Any:
-    """Wait for a condition, and return its value."""
     end = time.monotonic() + DEADLINE_S
     while not (value := condition()):
         assert time.monotonic() < end, f"waited in vain {what}"
@@ -240,12 +235,10 @@ def until(condition: Callable[[], Any], what: str = "") -> Any:
 
 
 def marked(mark: str) -> set[int]:
-    """Return the processes that live and have a mark in their environment."""
     return {*processes_with(f"{MARK}={mark}")} - {os.getpid()}
 
 
 def _end(mark: str, folder: Path) -> None:
-    """End all processes with a mark, and remove what they wrote."""
     end = time.monotonic() + DEADLINE_S
     while (left := marked(mark)) and time.monotonic() < end:
         _signal(left, signal.SIGKILL)

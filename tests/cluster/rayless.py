@@ -40,8 +40,6 @@ def pytest_configure(config):
 
 
 class LocalNodes:
-    """The file with the nodes."""
-
     def __init__(self, file: Path) -> None:
         self.file = file
         self.set({"127.0.0.1": 2, "127.0.0.2": 2})
@@ -74,7 +72,6 @@ class LocalNodes:
 
 
 def main(nodes: str) -> None:
-    """Be the bridge."""
     cluster = LocalCluster(Path(nodes))
     bridge.connected = cluster.connected
     with cluster.played():

@@ -53,7 +53,6 @@ class SimulatedActor:
         return listener
 
     def start_on(self, node_id: str) -> None:
-        """Have a node at last."""
         self.node_id = node_id
         problem = self._cluster.problems.get(node_id, "")
         self._started.set_result({"node": node_id, "node_id": node_id, "problem": problem})
@@ -145,7 +144,6 @@ class SimulatedCluster:
         return actor
 
     def opened(self, number: int, role: str = "host", **options: Any) -> SimulatedActor:
-        """Open a host, and return its actor."""
         self.open(number, role, **options)
         return self.opened_in(number)
 
@@ -155,7 +153,6 @@ class SimulatedCluster:
         self.see()
 
     def see(self) -> None:
-        """Let the nodes be seen as they are now."""
         self.driver.see(self.look())
 
     def heard(self, kind: Kind) -> dict[int, Any]:
@@ -202,7 +199,6 @@ class SimulatedCluster:
             self._place()
 
     def _place(self) -> None:
-        """Let actors start for which there is room."""
         for actor in [each for each in self.actors if not each.node_id]:
             used = Counter(each.node_id for each in self.actors)
             selector = actor.options.get("label_selector", {})

@@ -478,15 +478,6 @@ def test_an_attempt_has_so_many_bytes_and_files(stored: Stored, monkeypatch: pyt
     assert stored.told == ["artifacts of 2 runs went beyond 64 MB or 10,000 files, and the rest stayed where they ran"]
 
 
-def test_a_disk_that_takes_nothing_is_told_once(stored: Stored) -> None:
-    stored.folder.parent.mkdir()
-    stored.folder.write_text("a file in its place")
-    for row in range(3):
-        stored.send("a", row=row)
-    [text] = stored.told
-    assert text.startswith(f"artifacts of 3 runs could not be stored in {stored.folder}: ")
-
-
 SPECIAL = "artifacts of 1 run hold links, pipes or devices, which are not copied from other machines"
 
 
@@ -591,12 +582,6 @@ async def test_the_event_loop_runs_while_files_are_sent(tmp_path: Path, run: Pat
     turned.set()
     await sending
     assert waiting.files == {"file": bytes(1_000_000)}
-
-
-async def test_a_folder_that_cannot_be_read_is_told(tmp_path: Path, sent: Sent) -> None:
-    (tmp_path / str(KEY.run)).write_text("a file in its place")
-    await ArtifactSender(str(tmp_path), sent).send_changed(KEY)
-    assert (sent.files, sent.left_out) == ({}, ["special"])
 
 
 def _replaced(run: Path) -> None:

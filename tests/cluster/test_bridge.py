@@ -49,8 +49,6 @@ class Bridge:
             self._heard.append(message)
 
     def event(self, host: RemoteConnection, kind: str) -> dict[str, Any]:
-        """Wait for an event of a host."""
-
         def found() -> list[Any]:
             assert host not in self.deaths, self.deaths[host]
             events = (event for heard in self._heard if heard.connection is host for event, _ in heard.events)
@@ -65,7 +63,6 @@ class Bridge:
         return host
 
     def answer(self, host: RemoteConnection) -> str:
-        """Have a row rolled out, and return the answer."""
         request: Any = run_request(0)
         host.send([request])
         return str(self.event(host, "rollout")["messages"][-1]["content"])
@@ -78,7 +75,6 @@ class Bridge:
 def bridged(
     folder: Path, address: str | None, upload: Path | None = None, environ: Mapping[str, str] | None = None, **ray: Any
 ) -> Iterator[Bridge]:
-    """Open a connection to a cluster, and close it."""
     variables = {**os.environ, "RAY_ADDRESS": "", **(environ or {})}
     hosts = ClusterHosts(RayOptions(address, **ray), variables, upload=str(upload or ""))
     try:

@@ -63,8 +63,6 @@ def nothing_is_left() -> Iterator[None]:
 
 @dataclass
 class Opened:
-    """An open connection to a bridge."""
-
     hosts: ClusterHosts
     folder: Path
     posted: queue.SimpleQueue[Heard | Died]

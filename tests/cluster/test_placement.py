@@ -90,16 +90,7 @@ def test_a_host_that_is_ended_before_its_actor_starts_is_ended_there_too() -> No
         assert [call[:2] for call in actor.calls] == [("open", 1), ("open", 2), ("kill", 1)]
 
 
-def test_the_environment_of_a_host_goes_to_its_actor_alone_as_an_argument() -> None:
-    with SimulatedCluster(1, 2).running() as cluster:
-        cluster.open(1)
-        actor = cluster.opened(2)
-        [(_, _, n_setup, *pieces)] = actor.calls
-        assert json.loads(b"".join(pieces[n_setup:])) == {"environ": {"SECRET": "s"}, "upload": ""}
-        assert "SECRET" not in str(actor.options)
-
-
-def test_what_a_host_is_sent_comes_whole_in_arguments_that_ray_keeps_out_of_its_store() -> None:
+def test_what_a_host_is_sent_and_its_environment_come_whole_in_arguments_that_ray_keeps_out_of_its_store() -> None:
     lines = [bytes([each]) * 150_000 for each in b"ab"]
     with SimulatedCluster(1, 1).running() as cluster:
         actor = cluster.opened(1, setup=b"s" * 150_000)
@@ -108,7 +99,10 @@ def test_what_a_host_is_sent_comes_whole_in_arguments_that_ray_keeps_out_of_its_
         cluster.driver.put(Frame(Kind.KILL, 1))
         cluster.wait_for(Kind.DIED, 1)
         opened, *sent, _ = actor.calls
-    assert b"".join(opened[3 : 3 + opened[2]]) == b"s" * 150_000
+    setup, environ = opened[3 : 3 + opened[2]], opened[3 + opened[2] :]
+    assert b"".join(setup) == b"s" * 150_000
+    assert json.loads(b"".join(environ)) == {"environ": {"SECRET": "s"}, "upload": ""}
+    assert "SECRET" not in str(actor.options)
     assert [b"".join(pieces) for _, _, *pieces in sent] == lines
     assert max(len(piece) for _, _, *pieces in sent for piece in pieces) <= placement.PIECE_BYTES
 

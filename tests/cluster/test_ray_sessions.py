@@ -93,8 +93,6 @@ def session(workspace: Workspace, cluster: RayCluster) -> Iterator[Session]:
 
 
 def notes_of(workspace: Workspace) -> list[Note]:
-    """Wait until agents and reward functions have begun, and return their notes."""
-
     def found() -> list[Note]:
         files = (workspace.root / ".osmosis" / "notes").glob("*-*[0-9]")
         notes = [Note(*json.loads(file.read_text())) for file in files]
@@ -108,8 +106,6 @@ def notes_of(workspace: Workspace) -> list[Note]:
 
 
 def until_nothing_is_left(notes: list[Note]) -> None:
-    """Wait until hosts, their programs and guards are gone."""
-
     def left() -> list[str]:
         pids = {pid for note in notes for pid in (note.host, note.program) if is_running(pid)}
         guards = {guard for note in notes for guard in guards_of(note.actor)}

@@ -63,8 +63,6 @@ CANARIES = {
 
 
 class Dashboard:
-    """The API of a cluster's dashboard."""
-
     def __init__(self, url: str) -> None:
         self._url = f"http://{url}"
         self._opener = build_opener(ProxyHandler({}))
@@ -90,7 +88,6 @@ class Dashboard:
         return {page: self.get(page) for page in {*PAGES} | of_nodes | self.names() - self.earlier}
 
     def names(self) -> set[str]:
-        """Return the pages of all actors and jobs."""
         jobs = {f"/api/jobs/{job['submission_id'] or job['job_id']}" for job in self.json("/api/jobs/")}
         return jobs | {f"/logical/actors/{each}" for each in self.json("/logical/actors")["data"]["actors"]}
 
@@ -100,7 +97,6 @@ def holders(found: dict[str, bytes], text: str) -> list[str]:
 
 
 def written(cluster: RayCluster) -> dict[str, bytes]:
-    """Return the content of all files that Ray wrote."""
     found = {}
     for path in cluster.folder.rglob("*"):
         if path.is_file() and not path.is_symlink():

@@ -10,7 +10,6 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -239,16 +238,6 @@ def test_ray_must_be_installed(workspace: Workspace, options: list[str], where: 
         f'ERROR: {where}: [execution] engine: "ray" needs Ray, which is not installed; pip install '
         '"pytest-osmosis[ray]", or run here with --osmosis-engine=local'
     ]
-
-
-@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed, as in nox -s oldest")
-def test_a_cluster_that_does_not_answer_ends_the_session_before_anything_is_paid(workspace: Workspace) -> None:
-    workspace.eval("x", 2, execution=NOWHERE)
-
-    result = workspace.run(CONFIG, exits=4)
-
-    assert any("127.0.0.1:9" in line for line in result.errlines), result.errlines
-    assert not workspace.run_dirs()
 
 
 @pytest.mark.slow

@@ -23,7 +23,6 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def main() -> int:
-    """Run the command that is given, and return its exit status."""
     parser = argparse.ArgumentParser("python -m tests.corpus", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     commands = parser.add_subparsers(dest="command", required=True)

@@ -36,7 +36,6 @@ class Case:
 
     @property
     def description(self) -> str:
-        """Return what the story says of itself."""
         return " ".join(str(getattr(self.tell, "func", self.tell).__doc__ or "").split())
 
 

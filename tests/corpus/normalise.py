@@ -37,7 +37,6 @@ COUNTED = {"handed_out"}
 
 
 def masked_text(text: str) -> str:
-    """Return a text with words in place of all that varies."""
     for mask, word in MASKS:
         text = mask.sub(word, text)
     return text

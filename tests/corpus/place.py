@@ -77,12 +77,10 @@ class Place(Copy):
         return pytest.RunResult(status, out.splitlines(), err.splitlines(), 0.0)
 
     def cli(self, *args: str) -> pytest.RunResult:
-        """Run `pytest-osmosis <args>`."""
         status, out, err = self.typed([sys.executable, "-m", "pytest_osmosis", *args], ["pytest-osmosis", *args])
         return pytest.RunResult(status, out.splitlines(), err.splitlines(), 0.0)
 
     def content(self, path: Path) -> list[str]:
-        """Return what a file holds, in lines."""
         return normalise.content(path)
 
     def _note(self, args: tuple[str, ...], status: int, out: str, err: str, before: Mapping[str, bytes]) -> None:

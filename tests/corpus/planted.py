@@ -86,7 +86,6 @@ def check(folder: Path, words: Sequence[str], jobs: int) -> int:
 
 
 def plant(planted: Planted, code: Path) -> None:
-    """Write the package with a change into a folder."""
     shutil.rmtree(code, ignore_errors=True)
     shutil.copytree(
         REPOSITORY / "pytest_osmosis", code / "pytest_osmosis", ignore=shutil.ignore_patterns("__pycache__")

@@ -107,7 +107,6 @@ def _written(place: Place, path: Path) -> Iterator[str]:
 
 
 def _browse(place: Place, folder: Path, names: Sequence[str]) -> None:
-    """Note the pages of the dashboard."""
     with dashboard(folder) as running:
         for path in ("runs", *(f"runs/{name}" for name in names), *(f"runs/{name}/conversations/0" for name in names)):
             answer = running.api(path)

@@ -66,7 +66,6 @@ def record(folder: Path, code: Path, runs: Path | None, words: Sequence[str], mo
 
 
 def compare(before: Path, after: Path, words: Sequence[str], modes: Sequence[str]) -> list[str]:
-    """Return each difference between two recordings as the lines of a diff."""
     texts = _texts(before, words, modes), _texts(after, words, modes)
     lines: list[str] = []
     for name in sorted(texts[0].keys() | texts[1].keys()):
@@ -94,7 +93,6 @@ def _texts(folder: Path, words: Sequence[str], modes: Sequence[str]) -> dict[str
 
 
 def slug(name: str) -> str:
-    """Return the name of a case's files."""
     return "".join(letter if letter.isalnum() else "-" for letter in name)
 
 

@@ -101,7 +101,6 @@ class Eval:
         )
 
     def start(self, name: str, *words: str) -> Session:
-        """Begin a run, or go on with it."""
         return self.workspace.start(CONFIG, "--osmosis-no-probe", f"--osmosis-run={name}", *words)
 
     def _directory(self, name: str) -> Path:

@@ -47,6 +47,5 @@ def failures(live: Live, scenes: Mapping[str, str]) -> dict[str, str]:
 
 
 def errors(live: Live) -> dict[int, str]:
-    """Return the errors of the rollouts that have one, by row."""
     failed = [event for event in live.events("rollout") if event.get("error")]
     return {event["row"]: f"{event['error']}\n{event['details']}" for event in failed}

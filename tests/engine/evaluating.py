@@ -31,7 +31,7 @@ from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results.results import Results
 from pytest_osmosis.verdicts.pass_rule import Outcome
 from tests.journals import fold
-from tests.plugin.workspaces import processes_with
+from tests.plugin.workspaces import processes_with, toml
 from tests.preparing import prepare
 from tests.servers import ChatServer
 
@@ -69,7 +69,7 @@ class Workspace:
         """Write configs/eval/x.toml: every row, on `server` (None: the embedded model), with the keys of `tables`."""
         base_url = server.base_url if isinstance(server, ChatServer) else server
         base: dict[str, dict[str, Any]] = {
-            "experiment": {"model_path": "served" if base_url else "demo/arithmetic"},
+            "experiment": {"model_path": "served" if base_url else "demo/arithmetic", "dataset": None},
             "data": {"path": "data/rows.jsonl", "rows": "all"},
             "evaluation": {"batch_size": 4},
             "scoring": {"eval_fns": ["rewards:exact"]},
@@ -81,18 +81,7 @@ class Workspace:
         if "rollout" not in tables.get("experiment", {}):
             base["agent"] = {"agent": "agent:rollout" if (self.root / "agent.py").exists() else "chat"}
         merged = {name: {**base.get(name, {}), **tables.get(name, {})} for name in (*base, *tables)}
-        lines = [
-            line
-            for name, keys in merged.items()
-            for line in (f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in keys.items()), "")
-        ]
-        return self.write("configs/eval/x.toml", "\n".join(lines))
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
-    return json.dumps(value)
+        return self.write("configs/eval/x.toml", toml("x", merged))
 
 
 class Live:
@@ -160,7 +149,6 @@ class Live:
         return dict(self.told)[RunId(row, run)]
 
     def kinds(self) -> list[str]:
-        """The outcome of each run, in order."""
         return [outcome.kind for _, outcome in sorted(self.told, key=lambda told: told[0])]
 
     def events(self, kind: str) -> list[Mapping[str, Any]]:
@@ -208,7 +196,7 @@ class Live:
 
 
 @contextmanager
-def running(config: Path, *, paused: bool = False, **options: Any) -> Iterator[Live]:
+def running(config: Path, **options: Any) -> Iterator[Live]:
     """The eval in `config`, begun; finished and checked on leaving. `options` are those of `Live`.
 
     The engine goes by `clock`; hosts, which are other processes, go by their own.
@@ -216,8 +204,6 @@ def running(config: Path, *, paused: bool = False, **options: Any) -> Iterator[L
     live = Live(config, **options)
     try:
         live.run.engine.loaded()
-        if paused:
-            live.run.engine.pause()
         live.run.go()
         yield live
     except BaseException:
@@ -228,7 +214,6 @@ def running(config: Path, *, paused: bool = False, **options: Any) -> Iterator[L
 
 
 def evaluated(config: Path, **options: Any) -> Live:
-    """The eval in `config`, done."""
     with running(config, **options) as live:
         live.wait()
     return live

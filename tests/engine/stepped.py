@@ -7,25 +7,22 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from msgspec.structs import replace
-
-from pytest_osmosis.datasets import Content, Dataset
+from pytest_osmosis.datasets import Content
 from pytest_osmosis.engine.engine import Close, Engine, EngineLoop
 from pytest_osmosis.engine.host_connection import Died, Heard, HostEnviron, Post
 from pytest_osmosis.engine.hosts import SILENCE_SLACK_S
-from pytest_osmosis.engine.job import Bounds, Job, ResumeJob, ScoreInputs
+from pytest_osmosis.engine.job import Bounds, ResumeJob, ScoreInputs
 from pytest_osmosis.errors import HostError
-from pytest_osmosis.host.protocol import HostCode, Setup
+from pytest_osmosis.host.protocol import Setup
 from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.stored_rollouts import Resumption, StoredProgress
-from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
+from pytest_osmosis.verdicts.pass_rule import Outcome
 from tests.clocks import SteppedClock
-from tests.engine.world import Rows
+from tests.engine.world import USAGE, job_in
 
-USAGE = {"input_tokens": 5, "output_tokens": 2}
 RUN = RunId(0, 0)
 ROWS = ScoreInputs(dict.fromkeys(range(4), Content("prompt", "row")))
 
@@ -125,24 +122,10 @@ class SteppedEngine:
         self.path = folder / "journal.jsonl"
         self.scorers = scorers or {"exact": True}
         self.grouped = list(grouped)
-        setup = Setup(HostCode("roll", str(folder), (), {"api_key_env": None, "headers": {}}))
-        made = Job(
-            setup=setup,
-            dataset=cast(Dataset, Rows(frozenset(bad))),
-            pass_rule=PassRule(()),
-            describe=lambda record, pass_rule, transcript: Outcome(kind_of(record, pass_rule)),
-            environ=HostEnviron({}),
-            host_log=folder / "host.log",
-            stop_request=folder / "stop",
-            batch_size=4,
-            bounds=Bounds(max_errors, "some"),
-            n_runs=n_runs,
-            probes=(),
-            spawn=self._spawn,
-            clock=self.clock,
-        )
+        own = {"batch_size": 4, "bounds": Bounds(max_errors, "some"), "n_runs": n_runs, "clock": self.clock}
+        made = job_in(folder, bad, spawn=self._spawn, **{**own, **job})
         journal = Journal.reopen(self.path) if self.path.exists() else Journal.create(self.path)
-        self.engine = Engine(replace(made, **job), journal, lambda *told: self.told.append(told))
+        self.engine = Engine(made, journal, lambda *told: self.told.append(told))
 
     @property
     def loop(self) -> EngineLoop:
@@ -159,7 +142,6 @@ class SteppedEngine:
         return self.hosts[-1]
 
     def begin(self) -> SteppedEngine:
-        """Start the hosts, make them ready, and submit all runs."""
         self.loop.hosts.start()
         for host in self.hosts:
             self.is_ready(host)
@@ -189,7 +171,6 @@ class SteppedEngine:
         return next(host for host in reversed(self.hosts) if host.name == name)
 
     def later(self, seconds: float) -> None:
-        """Take a turn after so much time."""
         self.clock.advance(seconds)
         self.turn()
 

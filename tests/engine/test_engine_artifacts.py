@@ -71,10 +71,15 @@ def evaluated_elsewhere(elsewhere: Elsewhere, monkeypatch: pytest.MonkeyPatch) -
 
 
 def agent(workspace: Workspace, code: str) -> None:
-    """Write an agent that runs `code`, mostly with the `folder` of its artifacts, and answers 42."""
+    """Write an agent that runs `code`, mostly with the `folder` of its artifacts, and answers 42.
+
+    Its module replaces a function with which artifacts are found.
+    """
     body = indent(dedent(code), "    ")
     answer = 'return [*ctx.prompt, {"role": "assistant", "content": "42"}]'
-    workspace.agent(f"async def rollout(ctx):\n    folder = ctx.artifacts_dir\n{body}\n    {answer}\n")
+    workspace.agent(
+        f"os.scandir = None\nasync def rollout(ctx):\n    folder = ctx.artifacts_dir\n{body}\n    {answer}\n"
+    )
 
 
 def _with_ray(workspace: Literal["shared", "upload"]) -> Callable[..., Prepared]:
@@ -92,7 +97,6 @@ def _artifacts(live: Live) -> Path:
 
 
 def _files(folder: Path) -> dict[bytes, bytes]:
-    """The content of each file in a folder, by its path."""
     return {os.fsencode(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -100,7 +104,7 @@ def _notices(live: Live) -> Sequence[str]:
     return [text for text in live.loop.notices.texts if "artifacts" in text]
 
 
-def test_files_of_agents_and_graders_are_the_same_as_those_of_local_hosts(
+def test_files_of_agents_and_graders_are_those_of_local_hosts_though_code_replaces_functions(
     workspace: Workspace, evaluated_elsewhere: Callable[..., Live], elsewhere: Elsewhere
 ) -> None:
     agent(
@@ -146,24 +150,6 @@ def test_files_of_a_grader_in_a_process_of_its_own_join_those_of_the_agent(
     for row in range(4):
         assert _files(_artifacts(live) / f"row{row}-run0") == {b"of the agent": b"a", b"verdict.txt": b"good"}
     assert {path.name for path in elsewhere.folder.iterdir()} == {"host", "scorer"}
-
-
-def test_code_that_replaces_functions_of_the_library_loses_no_artifact(
-    workspace: Workspace, evaluated_elsewhere: Callable[..., Live]
-) -> None:
-    workspace.agent(
-        """
-        os.scandir = None
-
-        async def rollout(ctx):
-            with open(f"{ctx.artifacts_dir}/file", "w") as file:
-                file.write("whole")
-            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-        """
-    )
-    live = evaluated_elsewhere(workspace.config(None))
-    assert live.kinds() == ["passed"] * 4
-    assert _files(_artifacts(live)) == {b"row%d-run0/file" % row: b"whole" for row in range(4)}
 
 
 def test_no_rollout_is_lost_if_another_cancels_it_while_its_files_are_sent(

@@ -37,8 +37,6 @@ from tests.servers import ChatServer, held, reply, slow
 
 
 class Unplaced(ScriptedHost):
-    """A host for which there is no place, ever."""
-
     def __init__(self, name: str, post: Post) -> None:
         super().__init__(name, post)
         self.placed_at = None
@@ -290,26 +288,17 @@ def test_a_function_for_which_no_process_can_be_started_is_not_to_blame(
     check_reported_as_unmeasured(stepped, "no memory")
 
 
-@pytest.mark.parametrize("grouped", [[], ["judge"]], ids=["run", "group"])
-def test_scoring_that_loses_its_machine_three_times_is_not_to_blame(make: Make, grouped: list[str]) -> None:
-    stepped = make(1, scorers=ASYNC, grouped=grouped)
-    host = roll_out(stepped)
-    for role in ("host", "quarantine", None):
-        host.say("scoring", RUN, name="judge")
-        stepped.after(host.is_lost)
-        if role is not None:
-            host = stepped.host(role)
-            stepped.is_ready(host)
-    check_reported_as_unmeasured(stepped, LOST)
-
-
-def test_a_blocking_function_that_loses_its_machine_three_times_is_not_to_blame(make: Make) -> None:
-    stepped = make(1, scorers=BLOCKING)
+@pytest.mark.parametrize(("scorers", "grouped"), [(BLOCKING, []), (ASYNC, []), (ASYNC, ["judge"])])
+def test_scoring_that_loses_its_machine_three_times_is_not_to_blame(
+    make: Make, scorers: Mapping[str, bool], grouped: list[str]
+) -> None:
+    stepped = make(1, scorers=scorers, grouped=grouped)
     roll_out(stepped)
-    for _ in range(3):
-        stepped.is_ready(stepped.host("scorer"))
-        stepped.host("scorer").say("scoring", RUN, name="exact")
-        stepped.after(stepped.host("scorer").is_lost)
+    [name] = scorers
+    for role in ["scorer"] * 3 if scorers is BLOCKING else ["host", "host", "quarantine"]:
+        stepped.is_ready(stepped.host(role))
+        stepped.host(role).say("scoring", RUN, name=name)
+        stepped.after(stepped.host(role).is_lost)
     check_reported_as_unmeasured(stepped, LOST)
 
 

@@ -159,15 +159,6 @@ def test_an_outage_of_a_judge_is_no_score(questions: Workspace) -> None:
     assert (run["boundary"], run["infra"], run["status"], run["scores"]) == ("provider", True, "finished", {})
 
 
-def test_a_judge_without_a_score_is_a_reward_error_with_its_text(questions: Workspace) -> None:
-    live, server = judged_by(questions, reply("It is lovely."))
-
-    assert live.results.boundaries() == {"reward": ROWS}
-    assert live.record(0).scorer_errors["rubric"].message.endswith("its answer: It is lovely.")
-    assert len(server.requests) == 2 * ROWS
-    assert [use.calls for use in live.record(0).judge_uses] == [2], "they cost money all the same"
-
-
 def test_a_wrong_key_of_a_judge_stops_the_eval_and_stays_secret(questions: Workspace) -> None:
     questions.rows([{"user_prompt": f"What is {row} + 40?", "ground_truth": "1"} for row in range(40)])
     echo = {"error": {"message": f"Incorrect API key provided: {KEY}"}}
@@ -239,12 +230,10 @@ def test_functions_may_ask_judges_themselves(questions: Workspace, code: str) ->
     ("behaviour", "boundary", "text"),
     [
         (status(500), "provider", "ProviderRequestError: Provider 'openai' request for model 'gpt-5-mini' failed."),
-        (status(424), "provider", "ProviderRequestError: Provider 'openai' request for model 'gpt-5-mini' failed."),
         (status(404), "provider", "ModelNotFoundError: Provider 'openai' request for model 'gpt-5-mini' failed."),
         (reply("no idea"), "reward", "its answer: no idea"),
-        (reply('{"score": 8}'), "reward", 'its "score" is 8, not from 0 to 1'),
     ],
-    ids=["outage", "outage of a dependency", "no model", "garbage", "another scale"],
+    ids=["outage", "no model", "garbage"],
 )
 def test_failures_of_judges_in_functions_are_told_apart(
     questions: Workspace, code: str, behaviour: Behaviour, boundary: str, text: str

@@ -376,17 +376,6 @@ def test_hosts_that_die_before_they_begin_anything_end_the_eval(make: Make, word
     assert stepped.kinds() == ["skipped"] * 4
 
 
-def test_blocking_functions_are_spread_over_as_many_scorers_as_hosts(make: Make) -> None:
-    stepped = make(8, hosts=2).begin()
-    for host in stepped.hosts[:2]:
-        host.rolls_out(*host.runs())
-    stepped.turn()
-    scorers = [host for host in stepped.hosts if host.name == "scorer"]
-    for scorer in scorers:
-        stepped.is_ready(scorer)
-    assert [len(scorer.asked("score")) for scorer in scorers] == [3, 3]
-
-
 def test_hosts_killed_between_runs_are_replaced(make: Make) -> None:
     stepped = make(12).begin()
     for row in range(6):
@@ -410,14 +399,15 @@ def test_the_quarantine_takes_its_slot_from_the_newest_host(make: Make) -> None:
 
 
 def test_a_probe_of_a_dead_host_is_repeated_after_the_pause(make: Make) -> None:
-    stepped = make(probes=(ModelTag.PRIMARY,)).begin()
+    stepped = make(hosts=2, probes=(ModelTag.PRIMARY,)).begin()
     stepped.engine.pause()
-    stepped.after(stepped.host("host").die)
+    stepped.after(stepped.hosts[0].die)
     stepped.is_ready(stepped.host("host"))
-    assert stepped.host("host").asked("probe") == []
+    others = stepped.hosts[1:]
+    assert not any(host.asked("probe") for host in others)
     stepped.engine.resume()
     stepped.turn()
-    assert len(stepped.host("host").asked("probe")) == 1
+    assert sum(len(host.asked("probe")) for host in others) == 1
 
 
 def test_a_pause_and_its_end_reach_every_host(make: Make) -> None:
@@ -459,14 +449,6 @@ def test_an_error_that_no_run_survives_ends_a_resumed_eval_unless_an_earlier_run
     assert second.engine.stopped.reason == reason
 
 
-def test_a_run_without_a_stored_rollout_is_skipped_when_rollouts_are_scored_again(make: Make, tmp_path: Path) -> None:
-    why = {RunId(row, 0): f"row {row} has no rollout" for row in range(2)}
-    Journal.create(tmp_path / "stored.jsonl").close()
-    stored = StoredRollouts(tmp_path / "stored.jsonl")
-    stepped = make(2, rescore=RescoreJob(stored, why, False, False)).begin()
-    assert {RunId.of(event): event["reason"] for event in stepped.events("skip")} == why
-
-
 def test_a_rescoring_knows_of_each_run_what_its_journal_says(make: Make, tmp_path: Path) -> None:
     first = make(4, score_inputs=ROWS, batch_size=3).begin()
     host, (rolled, failed, cut, unbegun) = first.host("host"), first.runs
@@ -484,6 +466,7 @@ def test_a_rescoring_knows_of_each_run_what_its_journal_says(make: Make, tmp_pat
     third.end()
 
     assert third.engine.recorder.is_rescored
+    assert {RunId.of(event): event["reason"] for event in third.events("skip")}.items() >= why.items()
     told = fold(replay(journal)).records
     assert [told[run].started for run in first.runs] == [True, True, True, False]
     assert third.loop.recorder.ledger.records == told
@@ -589,19 +572,6 @@ def test_the_user_reads_of_hosts_that_wait_and_a_stalled_eval_names_them(make: M
     stepped.later(stepped.loop._job.watchdog_s)
     assert stepped.engine.notices.alerts[1].startswith("nothing has finished for")
     assert stepped.engine.notices.alerts[1].endswith(f"; {line}")
-
-
-def test_machines_that_are_lost_while_code_loads_do_not_end_the_eval(make: Make) -> None:
-    stepped = make(4, hosts=3)
-    stepped.loop.hosts.start()
-    for host in stepped.hosts[:3]:
-        host.is_lost()
-    stepped.turn()
-    assert stepped.loop.refused is None
-    for host in stepped.hosts[3:]:
-        stepped.is_ready(host)
-    stepped.submit()
-    assert sorted(run for host in stepped.hosts for run in host.runs()) == stepped.runs
 
 
 def test_an_eval_ends_if_every_machine_is_lost_before_code_runs(make: Make) -> None:
@@ -754,10 +724,11 @@ def test_rollouts_that_began_under_a_higher_limit_may_be_in_flight(make: Make) -
 def test_a_run_that_its_grader_removes_adds_nothing_to_the_scores(make: Make) -> None:
     stepped = make(2).begin()
     stepped.after(stepped.host("host").rolls_out, *stepped.runs)
-    removed = {"scores": {}, "errors": {}, "output": {}, "removed": True, "name": "exact"}
-    stepped.after(stepped.host("scorer").say, "score", RUN, ms=1.0, **removed)
+    scored: dict[str, Any] = {"ms": 1.0, "errors": {}, "output": {}}
+    stepped.after(stepped.host("scorer").say, "score", stepped.runs[1], scores={"exact": -0.5}, **scored)
+    stepped.after(stepped.host("scorer").say, "score", RUN, scores={}, removed=True, name="exact", **scored)
     progress = stepped.loop.recorder.reports.progress
-    assert (progress.removed, progress.score) == (1, 0.0)
+    assert (progress.removed, progress.score) == (1, -0.5)
 
 
 def test_an_eval_that_is_decided_has_finished_without_a_reason(make: Make) -> None:

@@ -17,17 +17,15 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from pytest_osmosis.datasets import Dataset
 from pytest_osmosis.engine.engine import Engine
-from pytest_osmosis.engine.host_connection import HostEnviron
-from pytest_osmosis.engine.job import Bounds, Job, Limits
-from pytest_osmosis.host.protocol import HostCode, Key, Setup
+from pytest_osmosis.engine.job import Bounds, Limits
+from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord
 from pytest_osmosis.results.results import records_of
-from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
-from tests.engine.world import USAGE, Climate, Rows, StoredNow, World
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
+from tests.engine.world import USAGE, Climate, StoredNow, World, job_in
 from tests.journals import fold
 
 DEADLINE_S = 60.0
@@ -85,7 +83,7 @@ CLIMATES = {
 class History:
     """One eval, from its seed to its end."""
 
-    def __init__(self, seed: int, climate: Climate, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, seed: int, climate: Climate, folder: Path) -> None:
         chance = random.Random(seed)
         n_hosts = chance.choice((1, 1, 2, 3))
         batch_size = chance.randint(n_hosts, n_hosts + 4)
@@ -101,14 +99,9 @@ class History:
         self.world = World(seed, climate, batch_size)
         self.path = folder / f"{seed}.jsonl"
         interleaved = chance.random() < 0.8
-        job = Job(
-            setup=replace(setup(folder, batch_size, climate), scores_at_once=interleaved),
-            dataset=cast(Dataset, Rows(climate.bad_rows)),
-            pass_rule=PassRule(()),
-            describe=lambda record, pass_rule, _: Outcome(kind_of(record, pass_rule)),
-            environ=HostEnviron({}),
-            host_log=folder / "host.log",
-            stop_request=folder / "stop",
+        job = job_in(
+            folder,
+            climate.bad_rows,
             batch_size=batch_size,
             bounds=Bounds(chance.choice((0, 2, math.inf, math.inf)), "some", chance.choice((None, None, None, 40))),
             limits=Limits(requests_per_minute=600 if climate.permits else None),
@@ -121,6 +114,8 @@ class History:
             spawn=self.world.spawn,
             clock=self.world,
         )
+        own = {"limit": batch_size, "permits": climate.permits, "eval_fns": tuple(climate.scorers)}
+        job = replace(job, setup=replace(job.setup, scores_at_once=interleaved, **own))
         if chance.random() < 0.2:
             enough = chance.randint(1, len(self.runs))
             job = replace(job, decided=decided_after(enough))
@@ -174,12 +169,6 @@ class History:
         self.engine.start()
         assert self.engine.loop.ended.wait(DEADLINE_S), "the engine's thread hangs"
         return self
-
-
-def setup(folder: Path, batch_size: int, climate: Climate) -> Setup:
-    target: dict[str, Any] = {"api_key_env": None, "headers": {}}
-    code = HostCode("roll", str(folder), (), target)
-    return Setup(code, limit=batch_size, permits=climate.permits, eval_fns=tuple(climate.scorers))
 
 
 def decided_after(enough: int) -> Callable[[RunRecord, PassRule], str | None]:
@@ -259,9 +248,7 @@ def misreported(record: RunRecord, history: History) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("climate", CLIMATES)
-def test_each_run_is_reported_once_and_rolled_out_no_more_often_than_it_must(
-    climate: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_run_is_reported_once_and_rolled_out_no_more_often_than_it_must(climate: str, tmp_path: Path) -> None:
     for seed in range(40):
-        history = History(seed, CLIMATES[climate], tmp_path, monkeypatch).pass_by()
+        history = History(seed, CLIMATES[climate], tmp_path).pass_by()
         assert not wrong(history), f"seed {seed}"

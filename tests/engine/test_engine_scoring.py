@@ -5,14 +5,12 @@ Nothing is taken from the prompt, invalid scores are errors, and all of it is in
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_osmosis.record.run_id import RunId
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated, running
 from tests.host_clock import HostClock
 from tests.servers import (
@@ -74,10 +72,8 @@ async def later(messages):
 
 VALUES = {
     "None": "must return a number, got NoneType",
-    "float('nan')": "must return a finite number, got nan",
     "1 / 0": "ZeroDivisionError: division by zero",
     "sys.exit(3)": "SystemExit: 3",
-    "sys.exit('bye')": "SystemExit: bye",
 }
 
 
@@ -105,7 +101,7 @@ def test_an_invalid_score_is_an_error_of_that_function_only(workspace: Workspace
     for name, fault in zip(names, VALUES.values(), strict=True):
         assert fault in record.scorer_errors[f"rewards:{name}"].message
         assert fault in record.scorer_errors[f"rewards:a{name}"].message
-    assert "return 1 / 0" in record.scorer_errors["rewards:bad2"].details
+    assert "return 1 / 0" in record.scorer_errors["rewards:bad1"].details
     assert not record.scorer_errors["rewards:bad0"].details
 
 
@@ -362,13 +358,6 @@ def test_an_answer_from_memory_in_an_outage_measures_nothing(workspace: Workspac
     assert live.record(0).boundary == "provider"
     assert "501" in str(live.record(0).error)
     assert str(live.record(0).error).endswith("; the agent returned without an answer of the model")
-
-
-def test_the_journal_tells_the_prompt_from_the_rollout(workspace: Workspace) -> None:
-    (rollout,) = evaluate(workspace, reply("41")).events("rollout")
-    assert [each["content"] for each in rollout["messages"][rollout["n_prompt"] :]] == ["41"]
-    assert json.loads(json.dumps(rollout["messages"][: rollout["n_prompt"]])) == CHAT
-    assert RunId.of(rollout) == RunId(0, 0)
 
 
 def test_at_most_twice_batch_size_runs_begin_while_runs_wait_for_retries(workspace: Workspace) -> None:

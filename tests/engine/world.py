@@ -18,17 +18,19 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from pytest_osmosis.datasets import Row
+from pytest_osmosis.datasets import Dataset, Row
 from pytest_osmosis.engine.engine import Close, Engine, EngineMessage
 from pytest_osmosis.engine.host_connection import Died, EndedBy, Heard, HostEnviron, Post
+from pytest_osmosis.engine.job import Job
 from pytest_osmosis.engine.run_table import Host, RunState, RunTable, Stage
 from pytest_osmosis.errors import DatasetError, HostError, Problem
-from pytest_osmosis.host.protocol import Key, Request, Setup
+from pytest_osmosis.host.protocol import HostCode, Key, Request, Setup
 from pytest_osmosis.record.journal import events_from
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import Ledger
+from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule, kind_of
 
 
 def miscounts(table: RunTable, hosts: Iterable[Host]) -> Iterator[str]:
@@ -151,6 +153,21 @@ class Rows:
         return self.read(BytesIO(), row)
 
 
+def job_in(folder: Path, bad: Iterable[int] = (), **fields: Any) -> Job:
+    """Return the job of an engine with files in a folder, over rows some of which cannot be read."""
+    made: dict[str, Any] = {
+        "setup": Setup(HostCode("roll", str(folder), (), {"api_key_env": None, "headers": {}})),
+        "dataset": cast(Dataset, Rows(frozenset(bad))),
+        "pass_rule": PassRule(()),
+        "describe": lambda record, pass_rule, transcript: Outcome(kind_of(record, pass_rule)),
+        "environ": HostEnviron({}),
+        "host_log": folder / "host.log",
+        "stop_request": folder / "stop",
+        "probes": (),
+    }
+    return Job(**{**made, **fields})
+
+
 @dataclass(slots=True)
 class Rollout:
     """A rollout that a host has begun. `at` is "code", "permit", "open" or "retry"."""
@@ -238,10 +255,6 @@ class World:
         self.engine.loop.inbox.put(message)
 
     # -- moves ---------------------------------------------------------------------------------------------
-
-    @property
-    def engine_paused(self) -> bool:
-        return self.engine.loop.paused
 
     def _move(self) -> bool:
         """Let a host or the user make one move; return False if none can."""
@@ -410,7 +423,7 @@ class FakeHost:
                 self.n_unbegun += 1
             if message["op"] == "score_group":
                 self._world.grouped([Key.of(run) for run in message["runs"]])
-            if message["op"] in ("run", "probe", "score", "score_group", "permit") and self._world.engine_paused:
+            if message["op"] in ("run", "probe", "score", "score_group", "permit") and self._world.engine.loop.paused:
                 self._world.violations.append(f"{self.name} gets {message['op']} in a pause")
             if self.has_other_code and message["op"] in ("run", "score", "score_group"):
                 self._world.violations.append(f"{self.name} gets {message['op']} with other code")
@@ -486,7 +499,6 @@ class FakeHost:
         return not self.paused and self._world.time >= self._held_until
 
     def moves(self) -> Iterator[Move]:
-        """Yield all moves that it may make now."""
         climate, chance = self._world.climate, self._chance
         if self.killed:
             yield lambda: self.die("SIGKILL")

@@ -48,8 +48,6 @@ def scoring_fields(request: Mapping[str, Any], rollout: Mapping[str, Any]) -> di
 
 
 class EnvironmentHost:
-    """A host, and all events that it sent."""
-
     def __init__(self, setup: Setup, log: Path) -> None:
         self.events: list[dict[str, Any]] = []
         self.died: Died | None = None
@@ -77,7 +75,6 @@ class EnvironmentHost:
 
 @contextmanager
 def environment_host(setup: Setup, log: Path) -> Iterator[EnvironmentHost]:
-    """A host that has begun, and ends with the context."""
     host = EnvironmentHost(setup, log)
     try:
         yield host

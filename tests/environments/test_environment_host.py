@@ -331,11 +331,6 @@ def groups(workspace: Workspace) -> list[Any]:
     return [json.loads(line) for line in (workspace.root / "groups.txt").read_text().splitlines()]
 
 
-def events(workspace: Workspace, kind: str) -> list[Any]:
-    journal = (workspace.root / ".osmosis/runs/one/journal.jsonl").read_text()
-    return [event for line in journal.splitlines() if (event := json.loads(line))["ev"] == kind]
-
-
 def test_a_row_is_scored_whole_in_the_host_that_rolled_it_out(workspace: Workspace) -> None:
     write(workspace)
 
@@ -364,9 +359,9 @@ def test_a_run_that_failed_is_left_out_of_its_group_until_it_is_made_again(works
     command = (*EVAL[:-1], "--osmosis-limit=1", "--osmosis-run=one")
 
     workspace.run(*command).stdout.fnmatch_lines(["*the runs of 1 row were scored together without 1 run that failed*"])
-    assert [event["scores"] for event in events(workspace, "score")] == [{"reward": 0.2}] * 2
+    assert [event["scores"] for event in workspace.events("score", "one")] == [{"reward": 0.2}] * 2
     workspace.run(*command, "--osmosis-retry-failed").assert_outcomes(passed=3)
-    assert [event["scores"] for event in events(workspace, "score")][2:] == [{"reward": 0.3}] * 3
+    assert [event["scores"] for event in workspace.events("score", "one")][2:] == [{"reward": 0.3}] * 3
     assert rolled_out(workspace) == {0: 4}, "what is stored is not rolled out again"
 
 

@@ -44,8 +44,6 @@ class Counts:
 
 @contextmanager
 def counted(counts: Counts) -> Iterator[None]:
-    """A context whose code is added to `counts`."""
-
     def profile(frame: FrameType, event: str, arg: Any) -> None:
         if event == "call":
             if name := _name_of(frame.f_code):

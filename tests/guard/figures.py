@@ -28,7 +28,6 @@ N_LISTED = 8
 """The most functions that are listed."""
 
 Figures = Mapping[str, float]
-"""Figures by name."""
 Needs = Mapping[str, Figures]
 """The needs of one more rollout: "traffic", "counts" (`side, kind`), and for each side the calls of its functions."""
 
@@ -74,7 +73,6 @@ def module_figures(imports: Imports) -> dict[str, int | str]:
 
 
 def stored() -> dict[str, Any]:
-    """Return the figures in the file, by group."""
     groups: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
     return groups
 

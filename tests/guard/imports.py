@@ -19,7 +19,6 @@ HEAVY = (
     "aiohttp", "anthropic", "asyncio", "concurrent.futures", "fastmcp", "httpx", "huggingface_hub", "jsonschema",
     "litellm", "msgspec", "multiprocessing", "openai", "pyarrow", "ray", "tomli", "verifiers",
 )  # fmt: skip
-"""Modules that take long to import."""
 
 SITE = """
 import os, sys
@@ -95,12 +94,8 @@ class Project:
         )
         if done.returncode not in (0, 1):  # half of the rows fail
             raise RuntimeError(f"{command}: {done.stdout}{done.stderr}")
-        return [_imports_in(file) for file in notes.iterdir()]
-
-
-def _imports_in(file: Path) -> Imports:
-    lines = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines()]
-    return {name: Import(by, place) for name, by, place in lines}
+        noted = [file.read_text(encoding="utf-8").splitlines() for file in notes.iterdir()]
+        return [{name: Import(*by) for name, *by in (line.split("\t") for line in lines)} for lines in noted]
 
 
 def processes(root: Path) -> Mapping[str, Imports]:

@@ -23,7 +23,6 @@ counted = pytest.mark.skipif(not IS_COUNTED, reason=f"figures.json has the calls
 
 
 def check(what: str, lines: list[str]) -> None:
-    """Fail with these lines, if there are any."""
     if lines:
         advice = "If that is meant, run `python -m tests.guard.update` and commit tests/guard/figures.json."
         pytest.fail("\n".join([what, *(f"  {line}" for line in lines), advice]), pytrace=False)

@@ -12,7 +12,6 @@ from tests.guard.imports import processes
 
 
 def update() -> None:
-    """Write all figures."""
     (now, _), of_import = needs(), import_figures()
     with tempfile.TemporaryDirectory() as folder:
         modules = {name: module_figures(imports) for name, imports in processes(Path(folder)).items()}

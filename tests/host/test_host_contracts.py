@@ -379,25 +379,20 @@ assert health() == "ok"
 INSTANCE = "loop = Calculator()\n"
 
 
-@pytest.fixture
-def single(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path, rows=1)
-
-
-def loop_eval(single: Workspace, server: ChatServer | None, agent: str, **tables: Mapping[str, object]) -> Live:
+def loop_eval(workspace: Workspace, server: ChatServer | None, agent: str, **tables: Mapping[str, object]) -> Live:
     tables = {"agent": {"agent": agent, "max_turns": 4}, "evaluation": {"n": 2, "batch_size": 1}, **tables}
-    return evaluated(single.config(server, **tables))
+    return evaluated(workspace.config(server, **tables))
 
 
 @pytest.mark.parametrize("name", ["loop", "Calculator"])
-def test_a_loop_gets_its_request_and_its_tools(single: Workspace, name: str) -> None:
-    single.rows([{"user_prompt": "2 + 3?", "system_prompt": "Be brief.", "ground_truth": "42", "level": 7}])
-    single.write("server.py", CALCULATOR + INSTANCE)
+def test_a_loop_gets_its_request_and_its_tools(workspace: Workspace, name: str) -> None:
+    workspace.rows([{"user_prompt": "2 + 3?", "system_prompt": "Be brief.", "ground_truth": "42", "level": 7}])
+    workspace.write("server.py", CALCULATOR + INSTANCE)
     calls = [tool_call("add", {"a": 2, "b": 3}), reply("42")]
 
     with ChatServer(*calls, *calls) as server:
         sampling, env = {"temperature": 0.5}, {"ROLLOUT_DEBUG_DIR": "traces"}
-        live = loop_eval(single, server, f"server:{name}", sampling=sampling, env=env)
+        live = loop_eval(workspace, server, f"server:{name}", sampling=sampling, env=env)
         sent = server.bodies
 
     assert live.kinds() == ["passed"] * 2
@@ -420,7 +415,7 @@ def test_a_loop_gets_its_request_and_its_tools(single: Workspace, name: str) -> 
     metrics = live.record(0).metrics["rollout"]
     assert (metrics["num_llm_calls"], metrics["num_tool_calls"], metrics["tool_latency_ms"]) == (2, 1, 2.5)
     assert live.events("rollout")[0]["fields"]["rollout"] == {"finish_reason": "done"}
-    traced = [json.loads(line) for line in (single.root / "traces/eval-0-run-1.jsonl").read_text().splitlines()]
+    traced = [json.loads(line) for line in (workspace.root / "traces/eval-0-run-1.jsonl").read_text().splitlines()]
     assert [(each["event"], each["rollout_id"], each["debug"]) for each in traced] == [("seen", "eval-0-run-1", True)]
 
 
@@ -460,14 +455,14 @@ loop = Faulty()
 )
 
 
-def test_the_failures_of_a_loop_are_its_own_and_keep_what_is_known(single: Workspace) -> None:
+def test_the_failures_of_a_loop_are_its_own_and_keep_what_is_known(workspace: Workspace) -> None:
     """But an error that a loop made of a model's refusal is the model's."""
-    single.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(12)])
-    single.write("server.py", FAULTY)
+    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(12)])
+    workspace.write("server.py", FAULTY)
     too_long = status(400, {"error": {"message": "the context is too long"}})
 
     with ChatServer(by_row({10: [too_long]}, reply("42"))) as server:
-        live = loop_eval(single, server, "server:loop", evaluation={"batch_size": 4})
+        live = loop_eval(workspace, server, "server:loop", evaluation={"batch_size": 4})
 
     records = [live.record(row) for row in range(10)]
     assert [record.boundary for record in records] == ["agent"] * 9 + [None]
@@ -503,19 +498,19 @@ def test_the_failures_of_a_loop_are_its_own_and_keep_what_is_known(single: Works
         (f"{CALCULATOR}loop = object()\n", "loop", "must be `async def rollout(ctx)`, a class that derives"),
     ],
 )
-def test_a_loop_that_cannot_run_is_refused(single: Workspace, code: str, agent: str, message: str) -> None:
-    single.write("server.py", code)
+def test_a_loop_that_cannot_run_is_refused(workspace: Workspace, code: str, agent: str, message: str) -> None:
+    workspace.write("server.py", code)
 
     with pytest.raises(CodeError) as caught:
-        loop_eval(single, None, f"server:{agent}")
+        loop_eval(workspace, None, f"server:{agent}")
 
     assert message in str(caught.value)
 
 
-def test_a_loop_whose_run_cannot_be_awaited_says_so(single: Workspace) -> None:
-    single.write("server.py", f"{CALCULATOR}{INSTANCE}Calculator.run = lambda self, ctx: ctx.complete([])\n")
+def test_a_loop_whose_run_cannot_be_awaited_says_so(workspace: Workspace) -> None:
+    workspace.write("server.py", f"{CALCULATOR}{INSTANCE}Calculator.run = lambda self, ctx: ctx.complete([])\n")
 
-    live = loop_eval(single, None, "server:loop")
+    live = loop_eval(workspace, None, "server:loop")
 
     text = "server:loop.run(ctx) must be awaitable: define `async def run(self, ctx)`"
     assert [(live.record(0, run).boundary, live.record(0, run).error) for run in (0, 1)] == [("agent", text)] * 2

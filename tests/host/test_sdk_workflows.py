@@ -203,11 +203,6 @@ def has_backend() -> bool:
     return importlib.util.find_spec("osmosis_ai") is not None
 
 
-@pytest.fixture
-def workspace(tmp_path: Path) -> Workspace:
-    return Workspace(tmp_path)
-
-
 @pytest.fixture(scope="module")
 def live(tmp_path_factory: pytest.TempPathFactory) -> Live:
     """An eval of all rows that end by themselves."""

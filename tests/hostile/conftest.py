@@ -72,7 +72,6 @@ def _proc(name: str) -> bytes:
     ]
 )
 def fuzz(request: pytest.FixtureRequest) -> Fuzzer:
-    """Return the fuzzer that feeds a target."""
     fuzzer: Fuzzer = request.param
     return fuzzer
 

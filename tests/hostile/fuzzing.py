@@ -33,7 +33,6 @@ EXAMPLES = 100
 """A round; the clock is read between rounds."""
 FEW_ROUNDS = 3
 MOST_CHARS = 20_000
-"""The longest message of an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +168,6 @@ def _place(draw: DrawFn, value: Any) -> tuple[Any, Any]:
 
 
 def json_of(values: SearchStrategy[Any]) -> SearchStrategy[bytes]:
-    """Documents of mutated JSON."""
     return values.flatmap(mutated_json).map(lambda mutated: json.dumps(mutated).encode())
 
 

@@ -12,13 +12,10 @@ from fractions import Fraction
 
 
 def odd(base=object, **members):
-    """Return a class with strange members."""
     return type("Odd", (base,), members)
 
 
 def raises(kind=RuntimeError, *given):
-    """Return a method that raises an error."""
-
     def method(*_, **__):
         raise kind(*given)
 
@@ -26,7 +23,6 @@ def raises(kind=RuntimeError, *given):
 
 
 def gives(value):
-    """Return a method that returns a value."""
     return lambda *_: value
 
 

@@ -107,7 +107,8 @@ def test_secrets_from_standard_input_that_cannot_be_read_are_refused(hostile: Ho
 
 
 FOLDERS = ("new\nline", "@group", "-x", "~", "a]b\tx {name} é日 100% 'q\" $HOME #* %s back\\slash")
-NAMES = ("x[1]", "x::y")
+NAMES = ("x[1]", "x::y", r"a\x1bcb", r"a\u202eb", r"a\rb", r"a\u200bb")
+"""Names of evals, as they are shown."""
 
 
 def in_folders(hostile: HostileWorkspace) -> list[str]:
@@ -127,11 +128,14 @@ def test_evals_in_folders_with_any_name_run(hostile: HostileWorkspace) -> None:
     hostile.run(*ids, "--osmosis-inline").assert_outcomes(passed=len(ids))
 
 
-def test_a_path_that_pytest_takes_for_the_name_of_a_test_is_refused(hostile: HostileWorkspace) -> None:
-    for name in NAMES:
+def test_a_path_that_pytest_takes_for_the_name_of_a_test_or_a_terminal_obeys_is_refused(
+    hostile: HostileWorkspace,
+) -> None:
+    names = [name.encode().decode("unicode_escape") for name in NAMES]
+    for name in names:
         hostile.eval(name)
 
-    result = hostile.run(*(f"--osmosis-config=configs/eval/{name}.toml" for name in NAMES))
+    result = hostile.run(*(f"--osmosis-config=configs/eval/{name}.toml" for name in names))
 
     assert result.ret == 4
     text = 'its path names its tests, and holds "[", "::", or characters that control terminals; rename it'

@@ -138,15 +138,6 @@ def test_tests_over_rollouts_show_rollouts_as_escapes(hostile: HostileWorkspace)
     ElementTree.parse(hostile.root / "junit.xml")
 
 
-def test_evals_whose_names_would_control_a_terminal_are_refused(hostile: HostileWorkspace) -> None:
-    names = ["a\x1bcb", "a\u202eb", "a\rb", "a\u200bb"]
-    for name in names:
-        hostile.eval(name, rows=[{"score": 0.0}])
-        result = hostile.run(f"--osmosis-config=configs/eval/{name}.toml", "--junitxml=junit.xml")
-        assert result.ret == 4, ascii(name)
-        assert "rename it" in result.stderr.str(), ascii(name)
-
-
 def test_names_of_rows_files_are_shown_as_escapes(hostile: HostileWorkspace) -> None:
     name = "data/a\x1b[31m##[error]\u202e\r::error::b.jsonl"
     hostile.eval(rows=[], data={"path": name})

@@ -61,7 +61,6 @@ class HostileWorkspace(Workspace):
         return file
 
     def write_bytes(self, path: str, content: bytes) -> Path:
-        """Write an input that is not text."""
         file = self.root / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
@@ -89,7 +88,6 @@ class HostileWorkspace(Workspace):
         return self._here(lambda: run_command(self.root, args))
 
     def command(self, *words: str, stdin: bytes | None = None, timeout: float = DEADLINE_S) -> pytest.RunResult:
-        """Run any command in the root, and keep what it prints."""
         began = time.monotonic()
         done = subprocess.run(
             words, cwd=self.root, input=stdin or b"", capture_output=True, timeout=timeout, check=False

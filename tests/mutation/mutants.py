@@ -110,7 +110,6 @@ def marked(path: Path) -> CodeType:
 
 
 def _places(parent: ast.AST, scopes: Scopes) -> Iterator[tuple[ast.AST, str, int | None, Any, Scopes]]:
-    """Yield each node with its place in its parent."""
     for field, value in ast.iter_fields(parent):
         if field in IGNORED_FIELDS:
             continue
@@ -134,7 +133,6 @@ def _is_ignored(node: ast.AST, scopes: Scopes) -> bool:
 
 
 def _others(parent: ast.AST, field: str, node: ast.AST, where: str) -> Iterator[ast.AST]:
-    """Yield what may stand in place of a node."""
     match node:
         case ast.Compare(ops=ops):
             for at, op in enumerate(ops):
@@ -170,7 +168,6 @@ def _is_of_texts(node: ast.AST) -> bool:
 
 
 def _with(node: ast.AST, **fields: Any) -> ast.AST:
-    """Return a copy of a node with other fields."""
     other = copy(node)
     for name, value in fields.items():
         setattr(other, name, value)

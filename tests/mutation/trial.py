@@ -30,7 +30,6 @@ import pytest
 from tests.mutation.mutants import CALLED, Mutant, Place, marked
 
 LEFT_OUT = ("slow", "nightly", "journey")
-"""Marks of tests that take long."""
 TIMES, SPARE_CPU_S, SPARE_S = 5, 5, 60
 """A test of a mutant may take so many times what it takes without one, and so much more CPU time. All tests of a mutant
 together have a multiple of that, and so much more, on the clock: the machine may be busy."""

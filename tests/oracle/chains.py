@@ -65,8 +65,6 @@ class Stored:
 
 
 class Seen(NamedTuple):
-    """The end of a command, and its output."""
-
     status: int
     output: str
 
@@ -100,14 +98,13 @@ class Chain:
         self.rewards = version
         self.workspace.write("rewards.py", VERSIONS[version])
 
-    def gates(self, least: int = 0) -> Gates:
+    def gates(self) -> Gates:
         """Draw up to two gates, often of none, near to what the usual answers reach."""
         names = ["pass_rate", "mean", *(["pass_at_2", "pass_hat_2"] if self.n > 1 else [])]
-        n = max(least, self.chance.choice([0, 0, 1, 2]))
+        n = self.chance.choice([0, 0, 1, 2])
         return {name: self.chance.choice([0.2, 0.5, 0.7, 0.9]) for name in self.chance.sample(names, n)}
 
     def write(self, gates: Gates, path: str = CONFIG, **tables: Mapping[str, Any]) -> None:
-        """Write dataset and config."""
         rows = [{"user_prompt": f"Row {row}, version {v}?", "ground_truth": "x"} for row, v in self.content.items()]
         self.workspace.write("data/x.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
         conditions = {name: least if name == "max_regression" else f">= {least}" for name, least in gates.items()}
@@ -225,7 +222,6 @@ class Chain:
         return outcome(stored.said[run][0], self.rewards).boundary == "provider"
 
     def _refused(self, stored: Stored, selected: Sequence[Run], *, replay: bool, compares: bool) -> str | None:
-        """Return why a command must be refused."""
         if any(version != self.content.get(run[0], version) for run, (_, version) in stored.said.items()):
             return "a resume with other prompts"
         if compares and self.baseline is None:
@@ -325,7 +321,6 @@ class Chain:
         self.check(seen, "a rescore of a killed run", session.status(), path=path, session=session, asked=set())
 
     def rescore(self, name: str, *, gates: Gates | None = None, select: Iterable[int] | None = None) -> None:
-        """Score what is stored again."""
         gates, stored = gates or {}, self.stored[name]
         self.write(gates, limits={"max_errors": "100%"})
         chosen = sorted(run for run in stored.plan if select is None or run[0] in select)
@@ -420,7 +415,6 @@ class Chain:
         asked: set[Run] | None = None,
         junit: bool = True,
     ) -> None:
-        """Compare what a command did with the model."""
         n_before = len(self.problems)
         self.expect(seen.status, status, f"exit status of {what}")
         if asked is not None:
@@ -443,7 +437,6 @@ class Chain:
 
 
 def baseline_of(session: Session) -> Baseline:
-    """Return the file that a session's results make."""
     rows: dict[tuple[int, int], list[bool | None]] = {}
     for (row, _), each in session.outcomes.items():
         passed = each.passed if each is not None and each.measured else None
@@ -453,13 +446,14 @@ def baseline_of(session: Session) -> Baseline:
 
 def differences(results: Mapping[str, Any], session: Session) -> Iterable[tuple[str, tuple[object, object]]]:
     """Yield what the results hold by its name, as seen and as the model says."""
-    runs, expected = runs_of(results), _expected_runs(session)
+    runs = runs_of(results)
+    expected = {run: (e.boundary, None if e.boundary else e.score, e.passed) for run, e in session.ended.items()}
     yield "differing runs", (_only(runs, expected), _only(expected, runs))
     pending = {(each["row_index"], each["run_index"]) for each in results["pending"]}
     missing = {run for run, each in session.outcomes.items() if each is None}
     yield "pending runs", (pending - session.may_lack, missing - session.may_lack)
     yield "partial", (results["partial"], not session.whole or session.shard)
-    yield "verdicts", ({_gate(each["gate"]): each["state"] for each in results["gates"]}, session.verdicts())
+    yield "verdicts", ({each["gate"].split(" ")[0]: each["state"] for each in results["gates"]}, session.verdicts())
     summary, counts = results["summary"], session.counts
     mean = summary["eval_fns"]["rewards:score"]["mean"]
     for name in ("measured", "boundaries", "rolled_out_again"):
@@ -477,20 +471,12 @@ def runs_of(results: Mapping[str, Any]) -> dict[Run, object]:
     }
 
 
-def _expected_runs(session: Session) -> dict[Run, object]:
-    return {run: (e.boundary, None if e.boundary else e.score, e.passed) for run, e in session.ended.items()}
-
-
 def _only(these: Mapping[Run, object], those: Mapping[Run, object]) -> dict[Run, object]:
     return {run: value for run, value in these.items() if those.get(run) != value}
 
 
 def _rounded(value: Any) -> float | None:
     return None if value is None else round(float(value), 9)
-
-
-def _gate(title: str) -> str:
-    return title.split(" ")[0]
 
 
 def tests_of(file: Path, session: Session) -> tuple[dict[str, str], dict[str, str]]:
