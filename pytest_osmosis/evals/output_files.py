@@ -74,7 +74,8 @@ def outputs_of(prepared: Prepared, *, updating: bool) -> Iterator[OutputFile]:
         yield OutputFile(baseline, "baseline", f"the baseline of {_name(prepared)}", is_results)
     cassette = prepared.models.cassette
     if cassette is not None and cassette.is_written:
-        yield OutputFile(cassette.path, "cassette", f"the cassette of {shown(config.path)}", is_cassette)
+        entry = "" if config.entry is None else f", {config.entry}"
+        yield OutputFile(cassette.path, "cassette", f"the cassette of {shown(config.path)}{entry}", is_cassette)
 
 
 def problems_of_saving(prepared: Prepared) -> Iterator[Problem]:
@@ -137,7 +138,7 @@ def _clashes(outputs: Sequence[OutputFile]) -> Iterator[Problem]:
     for output in outputs:
         for path in output.paths:
             first = taken.setdefault(_identity(path), output)
-            # the named eval of a config and that of its tests write its cassette one after the other
+            # the named eval of a config, or of an entry, and that of its tests write its cassette one after the other
             is_one = first.kind == output.kind == "cassette" and first.of == output.of
             if first is not output and not is_one:
                 text = f"would be written for {first.of} and for {output.of}; give each a path of its own"

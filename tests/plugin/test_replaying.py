@@ -187,11 +187,15 @@ def test_what_a_killed_session_recorded_is_not_asked_again(workspace: Workspace)
 def test_two_evals_do_not_record_into_one_cassette(workspace: Workspace) -> None:
     for name in ("x", "y"):
         workspace.eval(name, cassette={"path": "all.jsonl", "record": "new"}, data={"path": "data/x.jsonl"})
+    of_configs = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml", exits=4)
+    text = (workspace.root / "configs/eval/x.toml").read_text()
+    workspace.write("configs/eval/x.toml", f'{text}\n[[eval]]\nname = "one"\n[[eval]]\nname = "two"\n')
+    of_entries = workspace.run(CONFIG, exits=4)
 
-    result = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml", exits=4)
-
-    text = "would be written for the cassette of configs/eval/x.toml and for the cassette of configs/eval/y.toml"
-    result.stderr.fnmatch_lines([f"ERROR: cassette all.jsonl: {text}; give each a path of its own"])
+    for refused, first, second in ((of_configs, "x.toml", "y.toml"), (of_entries, "x.toml, one", "x.toml, two")):
+        both = f"the cassette of configs/eval/{first} and for the cassette of configs/eval/{second}"
+        text = f"cassette all.jsonl: would be written for {both}; give each a path of its own"
+        assert f"ERROR: {text}" in refused.errlines
 
 
 def test_the_config_records_unless_the_command_says_otherwise(workspace: Workspace) -> None:
