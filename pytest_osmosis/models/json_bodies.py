@@ -40,7 +40,15 @@ ESCAPED = 6
 
 
 def encoded(body: Mapping[str, Any] | Sequence[Any]) -> bytes:
-    """Return a body as ASCII JSON, because UTF-8 has no lone surrogates. Raises `TypeError` or `ValueError`."""
+    """Return a body as ASCII JSON, because UTF-8 has no lone surrogates. Raises `TypeError` or `ValueError`.
+
+    msgspec writes one in a fifth of the time, reading it again included. It also writes what JSON has no shape for, as
+    something else: only what comes back as it was is sent.
+    """
+    with suppress(Exception):  # of whatever is in the body
+        quick = msgspec.json.encode(body)
+        if quick.isascii() and msgspec.json.decode(quick) == body:
+            return quick
     return _written(body).encode("ascii")
 
 

@@ -25,6 +25,8 @@ from pathlib import Path
 from types import MappingProxyType, NoneType
 from typing import Any, Literal, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.files import private
 from pytest_osmosis.models.base import ChatReply, Message, copied, own_copy, refusal_error
@@ -240,8 +242,7 @@ def _conversation(returned: object, ctx: ChatContext, who: str) -> Sequence[Mess
 # -- agents -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionAgent:
+class FunctionAgent(Struct, frozen=True):
     """Calls the user's coroutine function `name` with the run's context."""
 
     name: str
@@ -252,8 +253,7 @@ class FunctionAgent:
         return output_of(await self.function(ctx), ctx, f"{self.name}()")
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadedFunctionAgent:
+class ThreadedFunctionAgent(Struct, frozen=True):
     """Calls the user's synchronous function `name` in a thread of its own, as clients that block need it."""
 
     name: str
@@ -361,8 +361,7 @@ class AgentWorkflow(ABC):
         """Return the conversation, prompt included, or None for that of the last `ctx.chat`."""
 
 
-@dataclass(frozen=True, slots=True)
-class WorkflowAgent:
+class WorkflowAgent(Struct, frozen=True):
     """Runs a workflow class."""
 
     workflow: type[Any]
