@@ -21,8 +21,10 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results import conclude
 from pytest_osmosis.results.conclude import Conclusion, GateTracker, Rules, corrected, why_impossible
+from pytest_osmosis.results.publish import published_text
 from pytest_osmosis.results.results import Results, end_of, runs_for
 from pytest_osmosis.stats import gaffke
+from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.comparison import BaselineComparison, Matched, Pair, against_baseline
 from pytest_osmosis.verdicts.gates import Verdict, decide, needs_all, short_of, title_of
 from pytest_osmosis.verdicts.pass_rule import PassRule
@@ -110,6 +112,12 @@ def test_a_run_is_published_as_the_outcome_table_says(record: RunRecord, expecte
     keys = ("status", "success", "passed", "scores", "boundary", "error", "infra")
 
     assert {key: value for key, value in run_of(record).items() if key in keys} == expected
+
+
+def test_the_lines_of_a_file_are_without_secrets() -> None:
+    results = results_of([failed("agent", error="the key 12345678 is wrong")])
+    text = "".join(published_text(results, Redaction({"KEY": "12345678"})))
+    assert json.loads(text)["rows"][0]["runs"][0]["error"] == "the key [KEY] is wrong"
 
 
 def test_an_error_of_a_function_that_does_not_decide_is_kept_with_the_pass() -> None:
