@@ -21,7 +21,7 @@ from pytest_osmosis.record.run_record import NO_NOTES, JudgeUse, RewardError, Ru
 from pytest_osmosis.results import results
 from pytest_osmosis.results.conclude import Conclusion, Rules
 from pytest_osmosis.results.entry_table import entry_table
-from pytest_osmosis.results.merge import MergedEval, merge
+from pytest_osmosis.results.merge import MergedEval, merge, stored_status
 from pytest_osmosis.results.publish import published, published_text
 from pytest_osmosis.results.read import read_head
 from pytest_osmosis.results.results import Results, ShardFacts, Throttling
@@ -283,6 +283,17 @@ def test_a_whole_file_stays_as_it_is(tmp_path: Path) -> None:
 
     assert (merged.is_copy, merged.status) == (True, 0)
     assert plain(merged.results) == plain(whole)
+
+
+@pytest.mark.parametrize(
+    ("made", "statuses"),
+    [(an_eval(rows=1), [0, 0]), (an_eval(failed("agent")), [1, 0]), (an_eval(failed("host"), rows=1), [9, 9])],
+)
+def test_single_runs_decide_unless_a_gate_does_and_one_must_be_an_answer(
+    tmp_path: Path, made: Results, statuses: list[int]
+) -> None:
+    paths = write(tmp_path, [concluded(made, rules) for rules in (Rules(), EASY)])
+    assert list(map(stored_status, paths)) == statuses
 
 
 def test_files_that_do_not_belong_together_are_refused_with_all_problems(tmp_path: Path) -> None:
