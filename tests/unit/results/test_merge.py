@@ -321,6 +321,7 @@ def test_files_that_do_not_belong_together_are_refused_with_all_problems(tmp_pat
 def test_a_dataset_in_another_order_other_agents_and_lost_rows_are_refused(tmp_path: Path) -> None:
     one, two, three, four = shards_of(an_eval(), GATED, 4)
     lost = [one, replace(four, records=four.records[:0])]
+    twice = [three, replace(three, shard=facts_of(four))]
     one = replace(one, shard=replace(facts_of(one), code={"agent.py": "1"}))
     three = replace(three, shard=replace(facts_of(three), code={"agent.py": "2"}, planned_rows=99))
 
@@ -329,6 +330,8 @@ def test_a_dataset_in_another_order_other_agents_and_lost_rows_are_refused(tmp_p
         assert words in said
     with pytest.raises(OsmosisError, match="holds 0 rows, but shard 4 of 4 has "):
         merge(write(tmp_path, lost))
+    with pytest.raises(OsmosisError, match="row 2 is also in "):
+        merge(write(tmp_path, twice))
 
 
 def test_a_shard_selects_all_its_rows_unless_runs_were_left_out(tmp_path: Path) -> None:
