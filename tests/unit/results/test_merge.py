@@ -285,6 +285,13 @@ def test_a_whole_file_stays_as_it_is(tmp_path: Path) -> None:
     assert plain(merged.results) == plain(whole)
 
 
+def test_a_part_and_results_of_another_plan_are_no_previous_run(tmp_path: Path) -> None:
+    made = an_eval()
+    paths = write(tmp_path, [told(made, plan_digest="1" * 32), replace(made, partial=True), made])
+    found = [Conclusion.of(made, GATED).results(None, path).results.previous for path in paths]
+    assert [each is None for each in found] == [True, True, False]
+
+
 @pytest.mark.parametrize(
     ("made", "statuses"),
     [(an_eval(rows=1), [0, 0]), (an_eval(failed("agent")), [1, 0]), (an_eval(failed("host"), rows=1), [9, 9])],
