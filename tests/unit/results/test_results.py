@@ -195,6 +195,13 @@ def test_a_declared_range_is_published_and_read_back_with_what_follows_from_it()
     assert "score_ranges" not in published(results_of(records))["config"]
 
 
+def test_a_gate_is_not_measured_if_what_stopped_the_eval_broke_all_runs() -> None:
+    broken, passed = (results_of([record]) for record in (failed("agent"), finished({A: 1.0})))
+    stopped = [replace(each, stop_reason="systemic") for each in (broken, passed)]
+    states = [verdict_of(PASS_RATE, each).state for each in (broken, *stopped)]
+    assert states == ["fails", "not measured", "holds"]
+
+
 def test_a_gate_counts_pending_runs_as_unmeasured_and_leaves_out_skipped_ones() -> None:
     done = [finished({A: 1.0}), finished({A: 0.0}, 1), failed("model", 2), failed("host", 3)]
     records = [*done, removed(4), pending(5), rolled(6, scores={A: 1.0})]
