@@ -202,6 +202,13 @@ def test_a_gate_is_not_measured_if_what_stopped_the_eval_broke_all_runs() -> Non
     assert states == ["fails", "not measured", "holds"]
 
 
+def test_only_a_gate_on_the_baseline_is_undecided_if_a_part_of_that_is_there() -> None:
+    gates = [PASS_RATE, GateRule("max_regression", -0.1)]
+    rules = [Rules(gates), Rules(gates, baseline_part="1 of 2 runs")]
+    found = [each.undecided(rule) for each in rules for rule in gates]
+    assert [each and (each.state, each.text) for each in found] == [*[None] * 3, ("partial", "1 of 2 runs")]
+
+
 def test_a_gate_counts_pending_runs_as_unmeasured_and_leaves_out_skipped_ones() -> None:
     done = [finished({A: 1.0}), finished({A: 0.0}, 1), failed("model", 2), failed("host", 3)]
     records = [*done, removed(4), pending(5), rolled(6, scores={A: 1.0})]
