@@ -120,6 +120,7 @@ def test_what_rollouts_depend_on_is_compared_too(copied: RealRuns, typed: Cli) -
     manifest = json.loads(path.read_text())
     manifest["inputs"]["agent"]["max_turns"] = 3
     manifest["inputs"]["env"] = {"PROMPT": "0123456789abcdef"}
+    manifest["timeouts"]["grader_timeout_s"] = 7
     manifest["versions"]["openai"] = "9.9.9"
     manifest["git"] = {"git_commit": "1f3a" * 10, "git_dirty": True}
     path.write_text(json.dumps(manifest))
@@ -134,6 +135,7 @@ def test_what_rollouts_depend_on_is_compared_too(copied: RealRuns, typed: Cli) -
     lines = [" ".join(line.split()) for line in typed("runs", "compare", "x~1", "x").splitlines()]
     assert "[agent] max_turns 10 -> 3" in lines
     assert 'names in [env] [] -> ["PROMPT"]' in lines
+    assert "grader_timeout_s 150.0 -> 7.0" in lines
     assert "code of rewards:score changed" in lines
     assert "git commit 2b2b2b2b2b2b -> 1f3a1f3a1f3a with uncommitted changes" in lines
     assert any(line.startswith("openai ") and line.endswith("-> 9.9.9") for line in lines)

@@ -43,7 +43,7 @@ def test_runs_and_rows_are_shown_line_by_line(typed: Cli, stored: Stored, golden
 def test_show_takes_a_node_id_and_looks_above(
     typed: Cli, stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stored("x-1", ROLLOUT, SCORE)
+    stored("x-1", ROLLOUT, {**SCORE, "output": {"stderr": "scored\n"}})
     (tmp_path / "sub").mkdir()
     monkeypatch.chdir(tmp_path / "sub")
     assert typed("show", "configs/eval/x.toml::x[row3-run1]").startswith("x-1 row3-run1: did not pass\n")
@@ -51,7 +51,7 @@ def test_show_takes_a_node_id_and_looks_above(
     assert text.isascii()
     (run,) = json.loads(text)["runs"]
     assert run["messages"] == MESSAGES
-    assert run["output"] == [{"stdout": "printed\n"}]
+    assert run["output"] == [{"stdout": "printed\n"}, {"stderr": "scored\n"}]
 
 
 @pytest.mark.parametrize(

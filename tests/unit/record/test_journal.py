@@ -371,6 +371,8 @@ def test_a_rollout_of_the_last_attempt_is_read_from_its_position_once_it_has_end
     assert found.contents == {0: Content("p", "w"), 1: Content("q", "v")}
     assert twice.rollout(RunId(0, 0))["messages"][0]["content"] == "no"
     assert twice.scores(RunId(0, 0), {F: "a"}, "w") == {}
+    resumed = stored(tmp_path, *begin, BEGAN, rollout(attempt=2))
+    assert [each.records[RunId(0, 0)].repeated for each in (twice, resumed)] == [True, False]
     assert RunId(0, 0) not in stored(tmp_path, *begin, again)
     assert not StoredProgress(journal(tmp_path, *begin, again)).events(RunId(0, 0))
 

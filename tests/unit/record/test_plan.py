@@ -168,6 +168,11 @@ def test_a_name_of_no_run_or_of_several_is_an_error(home: Path, name: str, error
         find_run(home, name)
 
 
+def test_the_latest_run_is_the_newest(tmp_path: Path) -> None:
+    newest, _ = (made(tmp_path / ".osmosis/runs", name) for name in (NEW, OLD))
+    assert find_run(tmp_path, "latest").path == newest
+
+
 def test_the_rows_of_an_environment_are_the_dataset_of_its_run(tmp_path: Path) -> None:
     run = stored(RunDirectory(made(tmp_path, OLD)))
     assert run.dataset == Path(MANIFEST["plan"]["dataset"])

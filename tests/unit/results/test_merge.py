@@ -21,7 +21,7 @@ from pytest_osmosis.record.run_record import NO_NOTES, JudgeUse, RewardError, Ru
 from pytest_osmosis.results import results
 from pytest_osmosis.results.conclude import Conclusion, Rules
 from pytest_osmosis.results.entry_table import entry_table
-from pytest_osmosis.results.merge import MergedEval, merge
+from pytest_osmosis.results.merge import MergedEval, merge, stored_status
 from pytest_osmosis.results.publish import published, published_text
 from pytest_osmosis.results.read import read_head
 from pytest_osmosis.results.results import Results, ShardFacts, Throttling
@@ -285,6 +285,24 @@ def test_a_whole_file_stays_as_it_is(tmp_path: Path) -> None:
     assert plain(merged.results) == plain(whole)
 
 
+def test_a_part_and_results_of_another_plan_are_no_previous_run(tmp_path: Path) -> None:
+    made = an_eval()
+    paths = write(tmp_path, [told(made, plan_digest="1" * 32), replace(made, partial=True), made])
+    found = [Conclusion.of(made, GATED).results(None, path).results.previous for path in paths]
+    assert [each is None for each in found] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("made", "statuses"),
+    [(an_eval(rows=1), [0, 0]), (an_eval(failed("agent")), [1, 0]), (an_eval(failed("host"), rows=1), [9, 9])],
+)
+def test_single_runs_decide_unless_a_gate_does_and_one_must_be_an_answer(
+    tmp_path: Path, made: Results, statuses: list[int]
+) -> None:
+    paths = write(tmp_path, [concluded(made, rules) for rules in (Rules(), EASY)])
+    assert list(map(stored_status, paths)) == statuses
+
+
 def test_files_that_do_not_belong_together_are_refused_with_all_problems(tmp_path: Path) -> None:
     measured = an_eval()
     one, two, three, four = shards_of(measured, GATED, 4)
@@ -310,6 +328,7 @@ def test_files_that_do_not_belong_together_are_refused_with_all_problems(tmp_pat
 def test_a_dataset_in_another_order_other_agents_and_lost_rows_are_refused(tmp_path: Path) -> None:
     one, two, three, four = shards_of(an_eval(), GATED, 4)
     lost = [one, replace(four, records=four.records[:0])]
+    twice = [three, replace(three, shard=facts_of(four))]
     one = replace(one, shard=replace(facts_of(one), code={"agent.py": "1"}))
     three = replace(three, shard=replace(facts_of(three), code={"agent.py": "2"}, planned_rows=99))
 
@@ -318,6 +337,8 @@ def test_a_dataset_in_another_order_other_agents_and_lost_rows_are_refused(tmp_p
         assert words in said
     with pytest.raises(OsmosisError, match="holds 0 rows, but shard 4 of 4 has "):
         merge(write(tmp_path, lost))
+    with pytest.raises(OsmosisError, match="row 2 is also in "):
+        merge(write(tmp_path, twice))
 
 
 def test_a_shard_selects_all_its_rows_unless_runs_were_left_out(tmp_path: Path) -> None:

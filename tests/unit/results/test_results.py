@@ -21,8 +21,10 @@ from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.record.run_record import RunRecord
 from pytest_osmosis.results import conclude
 from pytest_osmosis.results.conclude import Conclusion, GateTracker, Rules, corrected, why_impossible
+from pytest_osmosis.results.publish import published_text
 from pytest_osmosis.results.results import Results, end_of, runs_for
 from pytest_osmosis.stats import gaffke
+from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.verdicts.comparison import BaselineComparison, Matched, Pair, against_baseline
 from pytest_osmosis.verdicts.gates import Verdict, decide, needs_all, short_of, title_of
 from pytest_osmosis.verdicts.pass_rule import PassRule
@@ -112,6 +114,12 @@ def test_a_run_is_published_as_the_outcome_table_says(record: RunRecord, expecte
     assert {key: value for key, value in run_of(record).items() if key in keys} == expected
 
 
+def test_the_lines_of_a_file_are_without_secrets() -> None:
+    results = results_of([failed("agent", error="the key 12345678 is wrong")])
+    text = "".join(published_text(results, Redaction({"KEY": "12345678"})))
+    assert json.loads(text)["rows"][0]["runs"][0]["error"] == "the key [KEY] is wrong"
+
+
 def test_an_error_of_a_function_that_does_not_decide_is_kept_with_the_pass() -> None:
     run = run_of(finished({A: 1.0}, errors={B: BROKE}), scorers=(A, B), decide=A)
 
@@ -185,6 +193,20 @@ def test_a_declared_range_is_published_and_read_back_with_what_follows_from_it()
     assert undeclared.state == "not measured"
     assert "[scoring] score_ranges" in undeclared.text
     assert "score_ranges" not in published(results_of(records))["config"]
+
+
+def test_a_gate_is_not_measured_if_what_stopped_the_eval_broke_all_runs() -> None:
+    broken, passed = (results_of([record]) for record in (failed("agent"), finished({A: 1.0})))
+    stopped = [replace(each, stop_reason="systemic") for each in (broken, passed)]
+    states = [verdict_of(PASS_RATE, each).state for each in (broken, *stopped)]
+    assert states == ["fails", "not measured", "holds"]
+
+
+def test_only_a_gate_on_the_baseline_is_undecided_if_a_part_of_that_is_there() -> None:
+    gates = [PASS_RATE, GateRule("max_regression", -0.1)]
+    rules = [Rules(gates), Rules(gates, baseline_part="1 of 2 runs")]
+    found = [each.undecided(rule) for each in rules for rule in gates]
+    assert [each and (each.state, each.text) for each in found] == [*[None] * 3, ("partial", "1 of 2 runs")]
 
 
 def test_a_gate_counts_pending_runs_as_unmeasured_and_leaves_out_skipped_ones() -> None:

@@ -12,7 +12,7 @@ import pytest
 from pytest_osmosis.addons.viewer.compared_runs import RunDifference, Side, compared_with_first, run_differences
 from pytest_osmosis.addons.viewer.message_layout import Shortener, message_lines
 from pytest_osmosis.addons.viewer.run_entry import RolloutCounter
-from pytest_osmosis.errors import OsmosisError
+from pytest_osmosis.errors import JournalError, OsmosisError
 from pytest_osmosis.record.journal import encode
 from pytest_osmosis.results.entry_table import entry_table
 from pytest_osmosis.text.safe import width
@@ -176,3 +176,6 @@ def test_a_rollout_counts_once_its_line_in_the_journal_is_whole(tmp_path: Path) 
         counts.append(counter.count(journal))
 
     assert counts == [1, 1, 2, 2]
+    journal.write_bytes(one + two + one + two.replace(b'"row":1', b'"row":2'))
+    with pytest.raises(JournalError, match=r"journal\.jsonl:4: "):
+        counter.count(journal)
