@@ -38,7 +38,6 @@ from pytest_osmosis.results.totals import CassetteUse, sum_of_all, summed
 from pytest_osmosis.text.names import listed, shown
 from pytest_osmosis.text.numbers import count, plural
 from pytest_osmosis.verdicts.comparison import BaselineComparison
-from pytest_osmosis.verdicts.gates import UNDECIDED
 from pytest_osmosis.verdicts.pass_rule import kind_of
 
 INTERRUPTED, NOT_MEASURED = 2, 9
@@ -132,7 +131,8 @@ def stored_status(path: Path) -> int:
 
 
 def _decides(whole: Results) -> bool:
-    return not whole.partial and any(verdict.state not in UNDECIDED for verdict in whole.verdicts)
+    """Return True if gates decided. Those that a new baseline leaves undecided accept the runs as they are."""
+    return not whole.partial and any(verdict.state != "partial" for verdict in whole.verdicts)
 
 
 def merge(paths: Sequence[Path], *, baseline: Path | None = None, runs: Path | None = None) -> list[MergedEval]:

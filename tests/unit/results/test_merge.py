@@ -294,12 +294,17 @@ def test_a_part_and_results_of_another_plan_are_no_previous_run(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("made", "statuses"),
-    [(an_eval(rows=1), [0, 0]), (an_eval(failed("agent")), [1, 0]), (an_eval(failed("host"), rows=1), [9, 9])],
+    [
+        (an_eval(rows=1), [0, 0, 0]),
+        (an_eval(failed("agent")), [1, 0, 0]),
+        (an_eval(failed("host"), rows=1), [9, 9, 9]),
+    ],
 )
 def test_single_runs_decide_unless_a_gate_does_and_one_must_be_an_answer(
     tmp_path: Path, made: Results, statuses: list[int]
 ) -> None:
-    paths = write(tmp_path, [concluded(made, rules) for rules in (Rules(), EASY)])
+    accepted = Rules([GateRule("max_regression", -0.1)], new_baseline=True)
+    paths = write(tmp_path, [concluded(made, rules) for rules in (Rules(), EASY, accepted)])
     assert list(map(stored_status, paths)) == statuses
 
 
