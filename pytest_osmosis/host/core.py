@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from copy import copy
 from datetime import UTC, datetime
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from time import perf_counter, time_ns
 from typing import Any, TypeVar
@@ -499,10 +499,4 @@ def _ms_since(begun: float) -> float:
 
 
 def _now() -> str:
-    second, ms = divmod(time_ns() // 1_000_000, 1000)
-    return f"{_clock_at(second)}.{ms:03}+00:00"
-
-
-@lru_cache(maxsize=1)
-def _clock_at(second: int) -> str:
-    return datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat()
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -66,6 +66,7 @@ from pytest_osmosis.host.protocol import (
 from pytest_osmosis.host.slots import HostLimits, grant
 from pytest_osmosis.host.user_errors import broken, raise_no_terminal
 from pytest_osmosis.processes.child import allow_many_files, leave_no_core_file
+from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.text.redaction import Redaction
 from pytest_osmosis.text.safe import dumps
 
@@ -259,7 +260,7 @@ class HostServer:
     def _accept(self, request: RunRequest) -> None:
         """Let a run wait for its slot, or give it back if its model or its judge denies all requests."""
         self._waiting.append(request)
-        for tag in (Key.of(request).run.model, JUDGE):
+        for tag in (RunId.of(request).model, JUDGE):
             if tag in self._models and self._models[tag].error is not None:
                 self._drop(tag)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, Protocol, TypedDict
@@ -629,10 +628,10 @@ def encode(messages: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def _encoded(message: Mapping[str, Any]) -> bytes:
-    if message.get("op") in OF_READ_JSON:
-        with suppress(MsgspecError, TypeError, ValueError):
-            return encode_json(message)
-    return dumps(message).encode("ascii")
+    try:
+        return encode_json(message) if message.get("op") in OF_READ_JSON else dumps(message).encode("ascii")
+    except (MsgspecError, OverflowError, UnicodeError):
+        return dumps(message).encode("ascii")
 
 
 OF_READ_JSON = frozenset({"run", "score"})
