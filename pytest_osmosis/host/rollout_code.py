@@ -91,7 +91,7 @@ _sources = _Sources()
 def read_anew(folders: Sequence[str]) -> None:
     """Read files as they are now, each once, for digests and for modules in `folders` that are imported from here on.
 
-    Code is about to be loaded. What was loaded before keeps importing what it would have.
+    Call it before loading code. What is already loaded imports the same as without it.
     """
     global _sources
     _sources = _Sources(folders)

@@ -119,7 +119,7 @@ def _output_config(sampling: Mapping[str, Any], schema: object) -> dict[str, Any
 
 
 def _tool_choice(choice: Any, parallel: bool | None) -> Any:
-    """Return this API's `tool_choice` for that of either API. `parallel` False allows one call per answer."""
+    """Return either API's `tool_choice` in this API's form. `parallel` False allows one call per answer."""
     if choice is None and parallel is False:
         choice = "auto"
     if isinstance(choice, str):

@@ -67,9 +67,9 @@ async def chat(
 
     Each request may take `timeout_s`, enforced by `within`. `remaining_s` returns the rest of the rollout's time, or
     None without a deadline. Each wait happens inside `waiting(delay)`, so that the caller can lend its slot to others.
-    `on_result` is called with the error of each request, or None. A request that a replica of the model failed goes to
-    another one as soon as `moved` returns, which is no retry. Raises the `ModelError` of the last request, or one that
-    says that the deadline allows no retry. Its `retries` counts the retries.
+    `on_result` is called with the error of each request, or None. A request that fails at one replica of the
+    model goes to another as soon as `moved` returns; that is no retry. Raises the `ModelError` of the last request, or
+    one that says that the deadline allows no retry. Its `retries` counts the retries.
     """
     retries = 0
     error: ModelError | None = None

@@ -104,7 +104,7 @@ class TokenModel(LightModel):
 
 
 def _comparable(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return messages as they are compared: agents drop fields of an answer, and write no content as ""."""
+    """Return messages as they are compared: agents drop fields of an answer, and write missing content as ""."""
     return [
         {
             **{name: message.get(name) or None for name in ("role", "tool_call_id", "content")},

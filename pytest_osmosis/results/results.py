@@ -375,7 +375,7 @@ Compared = Rescored | LastRun | AgainstBaseline
 
 
 def comparisons_of(results: Results) -> dict[Against, Compared]:
-    """Return the comparisons with other verdicts on the same rows: before rescoring, of the last run, the baseline."""
+    """Return the comparisons with other verdicts on these rows: before rescoring, in the last run or the baseline."""
     each: dict[Against, Compared | None] = {
         "rescored": results.rescored,
         "last_run": results.previous,

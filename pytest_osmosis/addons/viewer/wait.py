@@ -73,7 +73,7 @@ def run(options: argparse.Namespace, folder: Path, output: CommandOutput) -> int
 
 
 def _ended(directory: RunDirectory, timeout_s: float | None, output: CommandOutput, *, says: bool) -> Lifecycle:
-    """Return the lifecycle of an eval run once it has ended and its results are written, or the time is over."""
+    """Return the lifecycle of an eval run once it has ended and its results are written, or time is up."""
     deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
     counter = RolloutCounter()
     while not (now := lifecycle_of(directory)).has_ended and time.monotonic() < deadline:
