@@ -630,7 +630,7 @@ def encode(messages: Iterable[Mapping[str, Any]]) -> bytes:
 def _encoded(message: Mapping[str, Any]) -> bytes:
     try:
         return encode_json(message) if message.get("op") in OF_READ_JSON else dumps(message).encode("ascii")
-    except (MsgspecError, OverflowError, UnicodeError):
+    except (MsgspecError, OverflowError, TypeError, UnicodeError):
         return dumps(message).encode("ascii")
 
 

@@ -19,8 +19,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-import msgspec
 from msgspec import MsgspecError
+from msgspec.json import decode as decode_json
+from msgspec.json import encode as encode_json
 
 from pytest_osmosis.errors import ModelError
 from pytest_osmosis.files.reading import depth
@@ -45,8 +46,8 @@ def encoded(body: Mapping[str, Any] | Sequence[Any]) -> bytes:
     something else: only what comes back as it was is sent.
     """
     try:
-        quick = msgspec.json.encode(body)
-        is_same = quick.isascii() and msgspec.json.decode(quick) == body
+        quick = encode_json(body)
+        is_same = quick.isascii() and decode_json(quick) == body
     except Exception:  # of whatever is in the body
         is_same = False
     return quick if is_same else _written(body).encode("ascii")
@@ -206,7 +207,7 @@ def read(text: str) -> Any:
 def _quickly_read(text: str) -> Any:
     """Return a value, in a fifth of the time if it has no number of more than 64 bits, as nearly no body has."""
     try:
-        return _read(text) if _MANY_DIGITS.search(text) else msgspec.json.decode(text)
+        return _read(text) if _MANY_DIGITS.search(text) else decode_json(text)
     except (MsgspecError, UnicodeError):
         return _read(text)
 

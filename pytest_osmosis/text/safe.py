@@ -6,7 +6,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 LINE_CHARS = 400
@@ -30,17 +29,10 @@ _MARKS = (
     r"\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1-\u0ebc\u0ec8-\u0ece"
     r"\u0f71-\u0f84\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe0e\ufe0f\ufe20-\ufe2f"
 )
-
-
-@cache
-def _unsafe() -> re.Pattern[str]:
-    """Return what is escaped. Most processes never need it, and compiling it takes time."""
-    return re.compile(
-        rf"{_COMMANDS}|[{_CONTROLS}{_DIRECTIONS}{_UNSEEN}]|(?<![{_JOINED}])[\u200c\u200d]"
-        rf"|(?P<marks>(?<=[{_MARKS}]{{{MOST_MARKS}}})[{_MARKS}]+)"
-    )
-
-
+_UNSAFE = re.compile(
+    rf"{_COMMANDS}|[{_CONTROLS}{_DIRECTIONS}{_UNSEEN}]|(?<![{_JOINED}])[\u200c\u200d]"
+    rf"|(?P<marks>(?<=[{_MARKS}]{{{MOST_MARKS}}})[{_MARKS}]+)"
+)
 _ASCII_SUSPECTS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]|::|##|section_")
 MAX_CHARS = 100_000
 """The text of an object without a JSON form has no more characters."""
@@ -59,12 +51,12 @@ def escaped(text: str) -> str:
     """
     if text.isascii() and not _ASCII_SUSPECTS.search(text):
         return text
-    return _unsafe().sub(_escape, text.replace("\r\n", "\n"))
+    return _UNSAFE.sub(_escape, text.replace("\r\n", "\n"))
 
 
 def _escape(match: re.Match[str]) -> str:
     if match["command"]:
-        return f"{match[0]}\\" if match[0][0] in "#s" else _unsafe().sub(_escape, match[0][:-1]) + "\\:"
+        return f"{match[0]}\\" if match[0][0] in "#s" else _UNSAFE.sub(_escape, match[0][:-1]) + "\\:"
     if match["marks"]:
         return f"[... {len(match[0]):,} combining marks left out ...]"
     return ascii(match[0])[1:-1]

@@ -188,14 +188,15 @@ def test_two_evals_do_not_record_into_one_cassette(workspace: Workspace) -> None
     for name in ("x", "y"):
         workspace.eval(name, cassette={"path": "all.jsonl", "record": "new"}, data={"path": "data/x.jsonl"})
     of_configs = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml", exits=4)
-    text = (workspace.root / "configs/eval/x.toml").read_text()
-    workspace.write("configs/eval/x.toml", f'{text}\n[[eval]]\nname = "one"\n[[eval]]\nname = "two"\n')
+    config = (workspace.root / "configs/eval/x.toml").read_text()
+    workspace.write("configs/eval/x.toml", f'{config}\n[[eval]]\nname = "one"\n[[eval]]\nname = "two"\n')
     of_entries = workspace.run(CONFIG, exits=4)
 
     for refused, first, second in ((of_configs, "x.toml", "y.toml"), (of_entries, "x.toml, one", "x.toml, two")):
         both = f"the cassette of configs/eval/{first} and for the cassette of configs/eval/{second}"
-        text = f"cassette all.jsonl: would be written for {both}; give each a path of its own"
-        assert f"ERROR: {text}" in refused.errlines
+        assert (
+            f"ERROR: cassette all.jsonl: would be written for {both}; give each a path of its own" in refused.errlines
+        )
 
 
 def test_the_config_records_unless_the_command_says_otherwise(workspace: Workspace) -> None:
