@@ -336,14 +336,6 @@ def pytest_collection_modifyitems():
 """A conftest after which hosts start with other variables than what told the rows."""
 
 
-def test_a_command_of_which_no_environment_loads_is_a_usage_error(workspace: Workspace) -> None:
-    write_two(workspace, "1 // 0\n", "1 // 0\n")
-
-    result = workspace.run("configs/eval/x.toml", exits=4)
-
-    result.stderr.fnmatch_lines([f"ERROR: *: environment {name} does not load: *" for name in ("one", "two")])
-
-
 TOLD = "print('key: s3cret-of-mine')\n    return rows[0]"
 IN_IT = '  File "*/environments/double_it/double_it.py", line *, in load_environment'
 TRACEBACK = ("Traceback (most recent call last):", IN_IT, "it printed:", "key: [[]OPENAI_API_KEY]")

@@ -354,19 +354,3 @@ def test_an_ablation(page: Workspace, server: ChatServer) -> None:
     }
     names = {path.name.rsplit("-", 2)[0] for path in (page.root / ".osmosis" / "runs").iterdir()}
     assert "my-env,temperature=0.5,difficulty=hard" in names
-
-
-def test_settings_of_an_environment_need_one(workspace: Workspace) -> None:
-    """Flags of environments alone are refused, with the reason, where the eval is none."""
-    workspace.eval()
-
-    result = workspace.run(
-        "--osmosis-config=configs/eval/x.toml", '--osmosis-env-args={"a": 1}', "--osmosis-state-columns=a",
-        "--osmosis-rollout-retries=2", "--osmosis-independent-scoring", exits=4,
-    )  # fmt: skip
-
-    said = [line for line in result.errlines if line]
-    assert said[0] == "ERROR: --osmosis-env-args: needs [environment] env_id, the environment that it is for"
-    assert [line.split(": ")[1] for line in said] == [
-        "--osmosis-env-args", "--osmosis-independent-scoring", "--osmosis-rollout-retries", "--osmosis-state-columns",
-    ]  # fmt: skip

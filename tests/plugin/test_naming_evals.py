@@ -95,40 +95,31 @@ def test_the_header_says_why_a_sample_is_evaluated(workspace: Workspace) -> None
     assert "10%" not in workspace.run("--osmosis-config=configs/eval", DRY, LIMIT).stdout.str()
 
 
-STARTS = {
-    CONFIG: True,
-    "configs/eval/x.toml::x[row0-run0]": True,
-    "--osmosis-agent=chat --osmosis-dataset=data.jsonl": True,
-    "--osmosis-source=model tests": True,
-    "tests -k x": False,
-    **{f"{CONFIG} {word}": False for word in ("--co", DRY, "--osmosis-inline", "--trace", "--help")},
+EARLY = {
+    "--osmosis-config=demo.toml": (True, False),
+    "--osmosis-config demo.toml": (True, False),
+    "demo.toml::x[row0-run0] tests": (True, False),
+    "--osmosis-config=demo.toml --osmosis-config=served.toml": (True, True),
+    "--osmosis-config=served.toml --osmosis-model=demo/arithmetic": (True, False),
+    "--osmosis-config=missing.toml --osmosis-config=folder.toml": (True, True),
+    "--osmosis-agent=chat --osmosis-model=openai/x": (True, True),
+    "--osmosis-source=model tests": (True, True),
+    "tests -k x": (False, True),
+    **{f"demo.toml {word}": (False, False) for word in ("--co", DRY, "--osmosis-inline", "--trace", "--help")},
 }
+"""The commands for which a host starts early, and those for which it imports a client."""
 
 
-def test_a_host_starts_early_for_what_seems_an_eval(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {typed: seems_to_run(pytester.parseconfig(*typed.split())) for typed in STARTS} == STARTS
-    monkeypatch.setenv("PYTEST_ADDOPTS", CONFIG)
-    assert not seems_to_run(pytester.parseconfig("tests"))
-
-
-ASKS = {
-    "--osmosis-config=demo.toml": False,
-    "--osmosis-config demo.toml": False,
-    "demo.toml::x[row0-run0] tests": False,
-    "--osmosis-config=demo.toml --osmosis-config=served.toml": True,
-    "--osmosis-config=served.toml": True,
-    "--osmosis-config=served.toml --osmosis-model=demo/arithmetic": False,
-    "--osmosis-config=missing.toml": True,
-    "--osmosis-config=folder.toml": True,
-    "--osmosis-agent=chat --osmosis-model=openai/x": True,
-}
-
-
-def test_an_early_host_imports_a_client_unless_the_demo_model_is_named(pytester: pytest.Pytester) -> None:
+def test_a_host_starts_early_for_what_seems_an_eval_and_imports_a_client_unless_the_demo_model_is_named(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("demo.toml").write_text('[experiment]\nmodel_path = "demo/arithmetic"')
     Path("served.toml").write_text('[experiment]\nmodel_path = "openai/x"')
     Path("folder.toml").mkdir()
-    assert {typed: seems_to_ask(pytester.parseconfig(*typed.split())) for typed in ASKS} == ASKS
+    configs = {typed: pytester.parseconfig(*typed.split()) for typed in EARLY}
+    assert {typed: (seems_to_run(config), seems_to_ask(config)) for typed, config in configs.items()} == EARLY
+    monkeypatch.setenv("PYTEST_ADDOPTS", CONFIG)
+    assert not seems_to_run(pytester.parseconfig("tests"))
 
 
 # -- an eval without a TOML: an agent on a dataset, in the current folder ----------------------------------
