@@ -24,8 +24,7 @@ from pytest_osmosis.plugin.session import EvalSession
 from pytest_osmosis.plugin.under_xdist import OutcomeServer
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.verdicts.pass_rule import Outcome
-from tests.plugin.in_process import run_pytest
-from tests.plugin.workspaces import WITHOUT_OTHERS, Workspace, wait_until
+from tests.plugin.workspaces import Workspace, wait_until
 from tests.running import RUNNING
 
 LEFT_BEHIND = {
@@ -63,29 +62,6 @@ def test_what_a_session_leaves_behind_fails_its_test(workspace: Workspace, kind:
         workspace.run()
 
     assert "LEFT_BEHIND" not in os.environ
-
-
-def test_modules_of_users_are_forgotten_and_others_kept(tmp_path: Path) -> None:
-    path, folder = list(sys.path), Path.cwd()
-    for number in (1, 2):
-        root = tmp_path / str(number)
-        (root / "package").mkdir(parents=True)
-        (root / "helper.py").write_text(f"VALUE = {number}\n")
-        (root / "package/part.py").write_text(f"VALUE = {number}\n")
-        text = "import helper, package.part, colorsys\ndef test(): assert (helper.VALUE, package.part.VALUE) == "
-        (root / "test_it.py").write_text(f"{text}({number}, {number})\n")
-        run_pytest(root, WITHOUT_OTHERS).assert_outcomes(passed=1)
-        assert "colorsys" in sys.modules
-        assert not {"helper", "package", "package.part", "test_it", "conftest"} & {*sys.modules}
-        assert (sys.path, Path.cwd()) == (path, folder)
-
-
-def test_a_session_that_hangs_fails_its_test(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.plugin.in_process.DEADLINE_S", 0.5)
-    workspace.write("test_python.py", "import threading\ndef test_python(): threading.Event().wait()\n")
-
-    with pytest.raises(AssertionError, match="the session did not end"):
-        workspace.run()
 
 
 def test_only_marked_tests_start_processes(workspace: Workspace) -> None:

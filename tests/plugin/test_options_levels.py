@@ -61,6 +61,7 @@ def test_unknown_and_invalid_variables_are_reported(workspace: Workspace, monkey
         "SET": "evaluation.n=2\nfoo",
         "FRESH": "1",
         "UPDATE_BASELINE": "1",
+        "SAVE_TO_HF_HUB": "1",
     }.items():
         monkeypatch.setenv(f"PYTEST_OSMOSIS_{name}", value)
 
@@ -73,6 +74,8 @@ def test_unknown_and_invalid_variables_are_reported(workspace: Workspace, monkey
         'ERROR: PYTEST_OSMOSIS_MAX_IN_FLIGHT: must be an integer of at least 1, got "0"',
         "ERROR: PYTEST_OSMOSIS_MODLE: unknown variable, did you mean PYTEST_OSMOSIS_MODEL?",
         'ERROR: PYTEST_OSMOSIS_NO_PROBE: must be 1 or 0, got "maybe"',
+        "ERROR: PYTEST_OSMOSIS_SAVE_TO_HF_HUB: cannot publish results; "
+        "pass --osmosis-save-to-hf-hub on the command line",
         'ERROR: PYTEST_OSMOSIS_SET: must be table.key=value, got "foo"',
         "ERROR: PYTEST_OSMOSIS_UPDATE_BASELINE: cannot update a baseline; "
         "pass --osmosis-update-baseline on the command line",
@@ -261,6 +264,11 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
     f"{X} -oosmosis_not_measured_exit=256": "must be an exit status from 1 to 255, got '256'",
     f"{X} -oosmosis_collect=always": 'osmosis_collect: must be "never", "list" or "run", got "always"',
     "--osmosis-record=x configs/eval/x.toml": '--osmosis-record: must be one of "off", "all", "new", got "x"',
+    f"{X} --osmosis-sampling-args=[1] --osmosis-env-args=[a '--osmosis-header=Authorization Bearer abc'": (
+        '--osmosis-sampling-args: must be a JSON object, got "[1]"',
+        '--osmosis-env-args: must be JSON: Expecting value: line 1 column 2 (char 1), got "[a"',
+        '--osmosis-header: must be lines like "Name: Value"',
+    ),
     f"{X} --osmosis-html=configs": "--osmosis-html=configs: cannot be written: it is a folder",
     "graded.py --osmosis-lab --osmosis-lab-budget=soon": "--osmosis-lab-budget: must be a number of seconds above 0*",
     "graded.py --osmosis-lab --osmosis-lab-budget=nan": "--osmosis-lab-budget: must be a number of seconds above 0*",
