@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -396,3 +399,88 @@ def test_rows_and_rollouts_are_of_the_same_code(workspace: Workspace) -> None:
     (workspace.root / "conftest.py").unlink()
     write(workspace, SOURCE + "\nopen(__file__, 'a').write('# saved')\n")
     workspace.run(*COMMAND, exits=4).stderr.fnmatch_lines([CHANGED])
+
+
+# -- rows whose runs are scored together ----------------------------------------------------------------------
+
+
+GROUP_RUBRIC = """class Rubric:
+    has_group_rewards = True
+
+    async def score_group(self, states):
+        with open("groups.txt", "a") as file:
+            print([os.getpid(), [state["live"] for state in states]], file=file)
+        if Path("crash").exists():
+            os._exit(3)
+        for state in states:
+            state["reward"], state["metrics"] = len(states) / 5, {}
+
+
+"""
+NOTED = """with open("rollouts.txt", "a") as file:
+            print(input["prompt"][0]["content"].split()[2], file=file)
+        if Path("fails").exists() and not Path("failed").exists():
+            Path("failed").touch()
+            raise ValueError("no luck")
+        state = dict(input, live=os.getpid())"""
+GROUPED = re.sub(r"(?s)class Rubric:.*(?=class Environment)", lambda _: GROUP_RUBRIC, SOURCE).replace(
+    "state = dict(input, trajectory=[])", NOTED
+)
+THREE_RUNS = (*COMMAND[:2], "--osmosis-n=3")
+
+
+def rolled_out(workspace: Workspace) -> Counter[int]:
+    return Counter(map(int, (workspace.root / "rollouts.txt").read_text().split()))
+
+
+def groups(workspace: Workspace) -> list[Any]:
+    return [json.loads(line) for line in (workspace.root / "groups.txt").read_text().splitlines()]
+
+
+def test_a_row_is_scored_whole_in_the_host_that_rolled_it_out(workspace: Workspace) -> None:
+    write(workspace, GROUPED)
+
+    workspace.run(*THREE_RUNS, "--osmosis-max-in-flight=4", "-n2").assert_outcomes(passed=9)
+
+    assert rolled_out(workspace) == dict.fromkeys(range(3), 3)
+    for pid, live in groups(workspace):
+        assert live == [pid] * 3
+    rows = workspace.results("double-it")["rows"]
+    assert {run["scores"]["reward"] for row in rows for run in row["runs"]} == {0.6}
+
+
+def test_one_selected_run_brings_the_others_of_its_row(workspace: Workspace) -> None:
+    write(workspace, GROUPED)
+
+    result = workspace.run(f"{ID}[row2-run1]", *THREE_RUNS)
+
+    result.assert_outcomes(passed=1)
+    assert rolled_out(workspace) == {2: 3}
+    result.stdout.fnmatch_lines(["*2 runs besides the selected ones are made and counted*"])
+
+
+def test_a_run_that_failed_is_left_out_of_its_group_until_it_is_made_again(workspace: Workspace) -> None:
+    write(workspace, GROUPED)
+    workspace.write("fails", "")
+    command = (*THREE_RUNS, "--osmosis-limit=1", "--osmosis-run=one")
+
+    workspace.run(*command).stdout.fnmatch_lines(["*the runs of 1 row were scored together without 1 run that failed*"])
+    assert [event["scores"] for event in workspace.events("score", "one")] == [{"reward": 0.4}] * 2
+    workspace.run(*command, "--osmosis-retry-failed").assert_outcomes(passed=3)
+    assert [event["scores"] for event in workspace.events("score", "one")][2:] == [{"reward": 0.6}] * 3
+    assert rolled_out(workspace) == {0: 4}, "what is stored is not rolled out again"
+
+
+def test_a_function_that_ends_two_processes_fails_for_its_whole_row(workspace: Workspace) -> None:
+    write(workspace, GROUPED)
+    workspace.write("crash", "")
+    command = (*THREE_RUNS, "--osmosis-limit=1", "--osmosis-run=one")
+
+    workspace.run(*command).assert_outcomes(errors=4)
+
+    assert rolled_out(workspace) == {0: 3}
+    (workspace.root / "crash").unlink()
+    workspace.run(*command, "--osmosis-retry-failed").assert_outcomes(passed=3)
+    assert rolled_out(workspace) == {0: 3}
+    workspace.run("--osmosis-from=one").assert_outcomes(passed=3)
+    assert len(groups(workspace)) == 3, "unchanged scores of whole rows are reused"
