@@ -226,7 +226,7 @@ def example(hook: Callable[..., object]) -> str:
     return dedent("\n".join(lines[first:])) + "\n"
 
 
-def lines_of(workspace: Workspace, name: str) -> list[dict[str, Any]]:
+def lines_of(workspace: Workspace, name: str) -> list[Any]:
     return [json.loads(line) for line in (workspace.root / name).read_text(encoding="utf-8").splitlines()]
 
 
@@ -280,18 +280,20 @@ def pytest_osmosis_results(path):
     raise ZeroDivisionError("third")
 """
 SOUND = """
-import pathlib
+import json
 from pytest_osmosis import Verdict
 
-def pytest_osmosis_rollout_finished(record):
-    pathlib.Path(f"heard-{record.run}").touch()
+def pytest_osmosis_rollout_finished(nodeid, record, messages, outcome):
+    with open("heard.jsonl", "a") as file:
+        print(json.dumps([nodeid, outcome, len(messages), dict(record.scores)]), file=file)
 
 def pytest_osmosis_gate(results):
     yield Verdict("one", "holds", "as it should", 1.0)
     yield Verdict("two", "holds", "too")
 
-def pytest_osmosis_results(results):
-    pathlib.Path(f"gates-{len(results.verdicts)}").touch()
+def pytest_osmosis_results(eval_id, results, path):
+    with open("results.jsonl", "a") as file:
+        print(json.dumps([eval_id, path.exists(), len(results.verdicts)]), file=file)
 """
 
 
@@ -330,8 +332,8 @@ def test_hooks_that_raise_fail_or_are_not_executed_are_reported_and_affect_no_ot
         assert said in shown
     assert "_multicall" not in shown
     assert "never awaited" not in shown
-    assert len(list(workspace.root.glob("heard-*"))) == 3
-    assert (workspace.root / "gates-4").exists()
+    assert len(lines_of(workspace, "heard.jsonl")) == 3
+    assert lines_of(workspace, "results.jsonl") == [["configs/eval/x.toml::x", True, 4]]
     assert [gate["state"] for gate in workspace.results()["gates"]].count("not measured") == 2
     assert workspace.results()["summary"]["total_runs"] == 3
 
@@ -348,12 +350,12 @@ def test_after_ctrl_c_finished_rollouts_are_passed_on_but_no_gate_is_called(work
         workspace.hurry()
         session = workspace.start(CONFIG, "--osmosis-no-probe", "-p", "sound")
         wait_until(lambda: len(server.requests) == 2, "the second request")
-        wait_until((workspace.root / "heard-row0-run0").exists, "the hook call for the first run")
+        wait_until((workspace.root / "heard.jsonl").exists, "the hook call for the first run")
 
         session.interrupt()
 
         assert session.wait() == 2, session.output
-    assert (workspace.root / "gates-0").exists()
+    assert [line[2] for line in lines_of(workspace, "results.jsonl")] == [0]
     assert not (workspace.root / "asked").exists()
     for hook, error in (("rollout_finished", "first"), ("results", "third")):
         assert f"pytest_osmosis_{hook} of conftest.py raised ZeroDivisionError: {error}" in session.output

@@ -67,7 +67,7 @@ IN_THE_WAY = """
 from pathlib import Path
 
 def score(solution_str, **kwargs):
-    for name in ("summary.md", "page", "out.json"):
+    for name in ("summary.md", "page", "out.json", "report.html"):
         Path(name).mkdir(exist_ok=True)
     return 1.0
 """

@@ -5,7 +5,6 @@ Other tests run plain; those of behaviour that xdist changes have both variants,
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.plugin import test_marks, test_rescoring, test_several_evals
+from tests.plugin import test_marks, test_report_files, test_rescoring, test_several_evals
 from tests.plugin.under_xdist import Copy, differences
 from tests.plugin.workspaces import BROKEN, EXACT, FAIL, PASS, Session, wait_until
 from tests.servers import Exchange, reply, status
@@ -126,19 +125,7 @@ def gates(copy: Copy) -> None:
 def hooks(copy: Copy) -> None:
     """Hooks of a conftest.py, which raise, and of a plugin: their files, gates and errors."""
     copy.write("conftest.py", test_marks.RAISING)
-    copy.write(
-        "sound.py",
-        "from pytest_osmosis import Verdict\n\n"
-        "def pytest_osmosis_rollout_finished(nodeid, record, messages, outcome):\n"
-        "    with open('finished.jsonl', 'a') as file:\n"
-        "        print('\"', nodeid, outcome, len(messages), dict(record.scores), '\"', sep='', file=file)\n\n"
-        "def pytest_osmosis_gate(results):\n"
-        "    yield Verdict('one', 'holds', 'as it should', 1.0)\n"
-        "    yield Verdict('two', 'fails', 'not at all')\n\n"
-        "def pytest_osmosis_results(eval_id, results, path):\n"
-        "    with open('results.jsonl', 'a') as file:\n"
-        "        print('\"', eval_id, path.exists(), len(results.verdicts), '\"', sep='', file=file)\n",
-    )
+    copy.write("sound.py", test_marks.SOUND)
     copy.ini("pythonpath = .")
     copy.eval("x", rows=[PASS, FAIL, BROKEN], limits={"max_errors": 4})
     copy.eval("y", rows=1)
@@ -394,20 +381,10 @@ def collected(copy: Copy) -> None:
 
 def without_toml(copy: Copy) -> None:
     """An eval without a TOML, and one over recorded conversations."""
-    copy.write("agent.py", "async def rollout(ctx):\n    return [*ctx.prompt, (await ctx.chat(ctx.prompt)).message]\n")
-    copy.write(
-        "rewards.py",
-        "def score(solution_str, ground_truth, **kwargs):\n    return float(ground_truth in solution_str)\n",
-    )
-    rows = [{"user_prompt": f"{n} * 2?", "ground_truth": str(n * 2), "solution_str": "4"} for n in range(4)]
-    copy.write("rows.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    given = ("--osmosis-dataset=rows.jsonl", "--osmosis-eval-fn=rewards:score")
-    asked = (
-        *given,
-        "--osmosis-agent=agent:rollout",
-        "--osmosis-model=demo/arithmetic",
-        "--osmosis-set=sampling.seed=3",
-    )
+    copy.write("rewards.py", EXACT)
+    copy.eval(rows=[{"solution_str": "4"}] * 4)
+    given = ("--osmosis-dataset=data/x.jsonl", "--osmosis-eval-fn=rewards:score")
+    asked = (*given, "--osmosis-agent=chat", "--osmosis-model=m", f"--osmosis-base-url={copy.server.base_url}")
     copy.command(0, *asked, "--osmosis-n=2", "--osmosis-limit=3", "--osmosis-output=out.json")
     copy.command(1, *given, "--osmosis-agent=recorded", *JUNIT)
 
@@ -434,15 +411,10 @@ def refusals(copy: Copy) -> None:
 
 def files_in_the_way(copy: Copy) -> None:
     """Results and pages that cannot be written; a session with strict options and without a cache."""
-    copy.write(
-        "rewards.py",
-        "import pathlib\n\ndef score(solution_str, **kwargs):\n"
-        "    for name in ('out.json', 'page.md', 'job.md', 'report.html'):\n"
-        "        pathlib.Path(name).mkdir(exist_ok=True)\n    return 1.0\n",
-    )
+    copy.write("rewards.py", test_report_files.IN_THE_WAY)
     copy.eval(gate={"pass_rate": ">= 0.1"})
-    out = ("--osmosis-output=out.json", "--osmosis-markdown=page.md", "--osmosis-html=report.html")
-    copy.command(1, X, *out, "-rE", *JUNIT, GITHUB_STEP_SUMMARY="job.md")
+    out = ("--osmosis-output=out.json", "--osmosis-markdown=summary.md", "--osmosis-html=report.html")
+    copy.command(1, X, *out, "-rE", *JUNIT, GITHUB_STEP_SUMMARY="page")
     copy.write("test_python.py", "def test_python():\n    pass\n")
     strict = ("-Werror", "-pno:cacheprovider", "--import-mode=importlib", "--strict-markers", "-m", "osmosis")
     copy.command(0, X, "test_python.py", *strict, *JUNIT)

@@ -10,41 +10,33 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import pytest
-from aiohttp import web
 
+from tests.plugin.test_same_under_xdist import answer
 from tests.plugin.workspaces import BROKEN, FAIL, PASS, Row, Shell, Workspace, junit_cases
-from tests.servers import Behaviour, ChatServer, Exchange, reply, status
+from tests.servers import ChatServer
 
-BREAKS = ("error", "xfail")
-REPORTED: Mapping[str, tuple[str, str]] = {
-    "passed": ("passed", "passed"),
-    "a function that does not decide raised": ("passed", "passed"),
-    "not passed": ("failure", "xfail"),
-    **dict.fromkeys(("model", "agent", "timeout", "provider"), BREAKS),
-    **dict.fromkeys(("reward raised", "reward hung", "reward gave None", "reward gave a str"), BREAKS),
-    **dict.fromkeys(("reward gave NaN", "reward gave inf"), BREAKS),
-    "taken out": ("skip", "skip"),
+PASSED, BREAKS = ("passed", "passed"), ("error", "xfail")
+BROKE = "error in rewards:score: "
+OUTCOMES: Mapping[str, tuple[Row, tuple[str, str], str]] = {
+    "passed": ({}, PASSED, ""),
+    "a function that does not decide raised": ({"aside": "raises"}, PASSED, ""),
+    "not passed": ({"score": 0.25}, ("failure", "xfail"), "score 0.25 < 0.5"),
+    "model": ({"user_prompt": "refuse with 400"}, BREAKS, "model: the server answered 400"),
+    "agent": ({"agent": "raises"}, BREAKS, "agent: LookupError: the agent broke"),
+    "provider": ({"user_prompt": "refuse with 503"}, BREAKS, "provider: the server answered 503"),
+    "reward raised": ({"reward": "raises"}, BREAKS, f"{BROKE}ZeroDivisionError: the reward function broke"),
+    **{f"reward gave {each}": ({"reward": each}, BREAKS, BROKE) for each in ("None", "str", "NaN", "inf")},
+    "taken out": ({"grader": "removes"}, ("skip", "skip"), "taken out by its grader"),
+    "timeout": ({"agent": "hangs"}, BREAKS, "timeout: took longer than 1 s (agent_workflow_timeout_s)"),
+    "reward hung": ({"reward": "hangs"}, BREAKS, f"{BROKE}took longer than 2 s (grader_timeout_s)"),
 }
-"""The reports of a run: its test without a gate, and with one."""
-ROWS: Mapping[str, Row] = {
-    "passed": {},
-    "a function that does not decide raised": {"aside": "raises"},
-    "not passed": {"score": 0.25},
-    "model": {"user_prompt": "refused with 400"},
-    "agent": {"agent": "raises"},
-    "provider": {"user_prompt": "refused with 503"},
-    "reward raised": {"reward": "raises"},
-    "reward gave None": {"reward": "None"},
-    "reward gave a str": {"reward": "str"},
-    "reward gave NaN": {"reward": "NaN"},
-    "reward gave inf": {"reward": "inf"},
-    "taken out": {"grader": "removes"},
-}
-LATE: Mapping[str, tuple[str, Row, Row]] = {
-    "timeout": ("late-agent", {"agent": "hangs"}, {"agent_workflow_timeout_s": 1.0}),
-    "reward hung": ("late-function", {"reward": "hangs"}, {"grader_timeout_s": 2.0}),
+"""The row of a run; the reports of its test, without a gate and with one; and a part of the message of that test."""
+LATE = {
+    "timeout": ("late-agent", {"agent_workflow_timeout_s": 1.0}),
+    "reward hung": ("late-function", {"grader_timeout_s": 2.0}),
 }
 """The runs whose time is over. Each has an eval of its own, as no other run may need to be done within that time."""
+ROWS = {name: row for name, (row, _, _) in OUTCOMES.items() if name not in LATE}
 
 AGENT = """
 import asyncio
@@ -87,34 +79,12 @@ class Removes(Grader):
         ctx.sample.remove_sample = ctx.metadata.get("grader") == "removes"
         ctx.set_reward(1.0)
 """
-REASONS = {
-    "not passed": "score 0.25 < 0.5",
-    "model": "model: the server answered 400",
-    "agent": "agent: LookupError: the agent broke",
-    "timeout": "timeout: took longer than 1 s (agent_workflow_timeout_s)",
-    "provider": "provider: the server answered 503",
-    "reward raised": "error in rewards:score: ZeroDivisionError: the reward function broke",
-    "reward hung": "error in rewards:score: took longer than 2 s (grader_timeout_s)",
-    **{f"reward gave {what}": "error in rewards:score: " for what in ("None", "a str", "NaN", "inf")},
-    "taken out": "taken out by its grader",
-}
-"""A part of the message of a test."""
-
 NEVER_RAN = {
     "decided": "whatever the other runs give",
     "limit": "[limits] max_tokens = 1 is reached",
     "systemic": "401",
 }
 """The evals whose last run never ran, and a part of the reason."""
-
-
-def by_prompt() -> Behaviour:
-    async def behave(exchange: Exchange) -> web.StreamResponse:
-        prompt = exchange.seen.body["messages"][-1]["content"]
-        code = prompt.removeprefix("refused with ")
-        return await (reply("42") if code == prompt else status(int(code)))(exchange)
-
-    return behave
 
 
 class Session(NamedTuple):
@@ -139,9 +109,9 @@ def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """Run a session with every outcome of a run."""
     gated, arguments = request.param
     workspace = Workspace(Shell(tmp_path_factory.mktemp("tables")), arguments)
-    with ChatServer(by_prompt()) as server:
+    with ChatServer(answer) as server:
         make(workspace, server, gated=gated)
-        names = ["systemic", "limit", *(name for name, _, _ in LATE.values()), "x"]
+        names = ["systemic", "limit", *(name for name, _ in LATE.values()), "x"]
         configs = [f"--osmosis-config=configs/eval/{name}.toml" for name in names]
         result = workspace.run(*configs, "--osmosis-no-probe", "--osmosis-show-failures=all", "--junitxml=junit.xml")
         reports = reported(workspace)
@@ -161,7 +131,7 @@ def make(workspace: Workspace, server: ChatServer, *, gated: bool) -> None:
     workspace.write("rewards.py", REWARDS)
     workspace.write("graders.py", GRADER)
     one_by_one = {"batch_size": 1}
-    workspace.eval("systemic", rows=[{"user_prompt": "refused with 401"}] * 6, model=model, gate=gate)
+    workspace.eval("systemic", rows=[{"user_prompt": "refuse with 401"}] * 6, model=model, gate=gate)
     workspace.eval("limit", rows=6, model=model, gate=gate, evaluation=one_by_one, limits={"max_tokens": 1})
     fails = [{"score": 0.0}] * 12
     workspace.eval("decided", rows=fails, model=model, gate={"pass_rate": ">= 0.9"}, evaluation=one_by_one)
@@ -178,8 +148,8 @@ def make(workspace: Workspace, server: ChatServer, *, gated: bool) -> None:
         "gate": gate,
     }
     workspace.eval("x", ROWS.values(), ".", evaluation={"batch_size": 4, "pass_threshold": 0.5}, **tables)
-    for name, row, limit in LATE.values():
-        workspace.eval(name, [row], ".", evaluation={"pass_threshold": 0.5, **limit}, **tables)
+    for outcome, (name, limit) in LATE.items():
+        workspace.eval(name, [OUTCOMES[outcome][0]], ".", evaluation={"pass_threshold": 0.5, **limit}, **tables)
 
 
 def reported(workspace: Workspace) -> dict[str, tuple[str, str]]:
@@ -192,13 +162,14 @@ def reported(workspace: Workspace) -> dict[str, tuple[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", REPORTED)
+@pytest.mark.parametrize("name", OUTCOMES)
 def test_a_test_reports_the_outcome_of_its_run(session: Session, name: str) -> None:
     of_eval, index = (LATE[name][0], 0) if name in LATE else ("x", list(ROWS).index(name))
     kind, message = session.reported[f"{of_eval}[row{index}-run0]"]
 
-    assert kind == REPORTED[name][session.gated]
-    assert REASONS.get(name, "") in message
+    _, reports, reason = OUTCOMES[name]
+    assert kind == reports[session.gated]
+    assert reason in message
 
 
 @pytest.mark.parametrize("name", NEVER_RAN)
