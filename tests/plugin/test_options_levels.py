@@ -259,6 +259,7 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
     # values
     f"{X} --osmosis-shard=9/8": 'must be K/N, the K-th of N shards, like 1/8 to 8/8 (N at most 10000), got "9/8"',
     f"{X} --osmosis-set=sampling.extra_body.column=3 --osmosis-model=demo/script": "must be the name of a column*",
+    f"{X} --osmosis-set=sampling.extra_body.column=promt --osmosis-model=demo/script": "which no selected row has*",
     f"{X} --osmosis-shard=1/20000": 'must be K/N, *, got "1/20000"',
     f"{X} --osmosis-show-failures=-1": 'must be an integer of at least 0, or "all", got "-1"',
     f"{X} -oosmosis_not_measured_exit=256": "must be an exit status from 1 to 255, got '256'",
@@ -276,6 +277,15 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
     f"{X} --osmosis-run=a/b": "is no name of a run: letters, digits, - _ . + = , and ~ make a name*",
     f"{X} --osmosis-run=latest": "--osmosis-run: means the newest eval run; choose another name",
     "configs/eval/outside.toml": "output_dir: must be inside the workspace*",
+    f"{X} configs/eval/taken.toml": "graded.py: no run can be kept there: *; * name another folder in [output] dir",
+    "configs/eval/faulty.toml": (  # neither a dataset nor rows are looked for by a wrong name, nor a provider
+        "[experiment] model_path: must be a string*",
+        "[experiment] dataset: must be a string*",
+        "[data] rows: must be row numbers *",
+    ),
+    "configs/eval/many.toml --osmosis-set=cassette.path=all.jsonl --osmosis-record": (
+        "all.jsonl: would be written for the cassette of *, plain and for the cassette of *, other; give each a path *"
+    ),
     # options that do not go together, or lack another one
     "graded.py --osmosis-lab-budget=60": "--osmosis-lab-budget: needs --osmosis-lab: *",
     "--osmosis-source=reference --osmosis-record --osmosis-replay": (
@@ -346,11 +356,13 @@ def refusing(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     workspace = Workspace(Shell(tmp_path_factory.mktemp("refusals")), [])
     workspace.eval()
     workspace.eval("outside", output={"save_results": True, "output_dir": "../elsewhere"})
+    workspace.eval("faulty", experiment={"model_path": 5, "dataset": 5}, data={"rows": "x"})
+    workspace.eval("taken", output={"dir": "graded.py"})
     workspace.write("agents.py", "async def rollout(ctx): ...\n")
     workspace.write("graded.py", "def score(solution_str, ground_truth): ...\n")
     workspace.write("configs/training/t.toml", "[experiment]\n")
-    entries = '[[eval]]\nname = "plain"\n[[eval]]\nname = "other"\n'
-    workspace.write("configs/eval/many.toml", f'model = "demo/arithmetic"\ndataset = "x"\n{entries}')
+    of_all = 'model = "demo/arithmetic"\ndataset = "x"\neval_fn = ["rewards:score"]\n'
+    workspace.write("configs/eval/many.toml", f'{of_all}[[eval]]\nname = "plain"\n[[eval]]\nname = "other"\n')
     for folder in ("tests", "empty"):
         (workspace.root / folder).mkdir()
     return workspace
@@ -403,21 +415,6 @@ def test_all_problems_of_all_configs_are_listed_with_their_lines_whatever_their_
     assert not (workspace.root / ".osmosis").exists()
 
 
-def test_a_faulty_key_leads_to_no_further_problem(workspace: Workspace) -> None:
-    """Neither a dataset nor rows are looked for by a wrong name, and no provider by a wrong model."""
-    workspace.eval(
-        experiment={"model_path": 5, "dataset": 5},
-        data={"rows": "x"},
-        secrets={"required": []},
-        rows=[{"user_prompt": 5}],
-    )
-
-    result = workspace.run(CONFIG, exits=4)
-
-    found = sorted(line.partition("] ")[2].partition(":")[0] for line in result.errlines if line)
-    assert found == ["dataset", "model_path", "rows"]
-
-
 @pytest.mark.journey
 def test_code_that_does_not_load_shows_the_users_traceback_once_and_leaves_no_run(workspace: Workspace) -> None:
     with ChatServer() as server:
@@ -448,19 +445,6 @@ def test_code_that_does_not_load_shows_the_users_traceback_once_and_leaves_no_ru
     assert "pytest_osmosis/" not in result.stderr.str()
     assert "INTERNALERROR" not in result.stdout.str()
     assert not workspace.run_dirs()
-
-
-def test_an_unwritable_run_folder_is_reported(workspace: Workspace) -> None:
-    workspace.eval("x", output={"dir": "runs"})
-    workspace.eval("y", output={"dir": "taken"})
-    workspace.write("taken", "a file, where a folder would be")
-
-    result = workspace.run("--osmosis-config=configs/eval/x.toml", "--osmosis-config=configs/eval/y.toml", exits=4)
-
-    result.stderr.fnmatch_lines(
-        ["ERROR: taken: no run can be kept there: *; * name another folder in [[]output[]] dir"]
-    )
-    assert not list((workspace.root / "runs").iterdir())
 
 
 @pytest.mark.slow

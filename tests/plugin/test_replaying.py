@@ -184,21 +184,6 @@ def test_what_a_killed_session_recorded_is_not_asked_again(workspace: Workspace)
     assert workspace.run(CONFIG, "--osmosis-replay").ret == 0
 
 
-def test_two_evals_do_not_record_into_one_cassette(workspace: Workspace) -> None:
-    for name in ("x", "y"):
-        workspace.eval(name, cassette={"path": "all.jsonl", "record": "new"}, data={"path": "data/x.jsonl"})
-    of_configs = workspace.run(CONFIG, "--osmosis-config=configs/eval/y.toml", exits=4)
-    config = (workspace.root / "configs/eval/x.toml").read_text()
-    workspace.write("configs/eval/x.toml", f'{config}\n[[eval]]\nname = "one"\n[[eval]]\nname = "two"\n')
-    of_entries = workspace.run(CONFIG, exits=4)
-
-    for refused, first, second in ((of_configs, "x.toml", "y.toml"), (of_entries, "x.toml, one", "x.toml, two")):
-        both = f"the cassette of configs/eval/{first} and for the cassette of configs/eval/{second}"
-        assert (
-            f"ERROR: cassette all.jsonl: would be written for {both}; give each a path of its own" in refused.errlines
-        )
-
-
 def test_the_config_records_unless_the_command_says_otherwise(workspace: Workspace) -> None:
     workspace.eval(cassette={"record": "new", "path": "mine/y.jsonl"})
 
@@ -309,17 +294,6 @@ def test_an_agent_with_a_client_of_its_own_gets_the_script(workspace: Workspace)
     workspace.run(CONFIG, "-k", "run0")
     answers = [event["messages"][-1]["content"] for event in workspace.events("rollout")]
     assert set(answers) == {"It is blue.", "red", '{"tool": "find", "arguments": {"id": 2}}'}
-
-
-def test_a_column_that_no_row_has_is_an_error_of_the_config(workspace: Workspace) -> None:
-    with_script(workspace, column="sayd")
-    result = workspace.run(CONFIG, exits=4)
-    config = (workspace.root / "configs/eval/x.toml").read_text(encoding="utf-8")
-    line = 1 + config.splitlines().index('extra_body = {column = "sayd"}')
-    columns = '(columns: "user_prompt", "ground_truth", "said")'
-    text = f'demo/script answers from the column "sayd", which no selected row has, did you mean "said"? {columns}'
-    assert f"ERROR: configs/eval/x.toml:{line}: {text}" in result.errlines
-    assert not workspace.run_dirs()
 
 
 def test_a_row_without_an_answer_is_an_error_of_the_dataset(workspace: Workspace) -> None:
