@@ -138,20 +138,6 @@ def test_the_verdict_is_printed_right_above_pytests_last_line(workspace: Workspa
         assert noise in above
 
 
-@pytest.mark.parametrize("broken", ["raise RuntimeError('broken')", "pytest.exit('bye', 7)"])
-def test_after_an_internal_error_the_verdict_is_still_above_the_last_line(workspace: Workspace, broken: str) -> None:
-    workspace.eval(rows=2)
-    hook = f"import pytest\n@pytest.hookimpl(trylast=True)\ndef pytest_runtestloop(session):\n    {broken}\n"
-    workspace.write("conftest.py", hook)
-
-    lines = [line for line in workspace.run(CONFIG).outlines if line]
-
-    ours = next(number for number, line in enumerate(lines) if re.fullmatch("-+ osmosis: x -+", line))
-    last = next(number for number, line in enumerate(lines) if re.match(r"=+ .* in [\d.]+s", line))
-    assert ours < last
-    assert "of 2 runs passed" in lines[last - 1] or "run was measured" in lines[last - 1]
-
-
 def test_an_outage_is_summed_up_by_its_cause_and_the_stop_names_it(workspace: Workspace) -> None:
     with ChatServer(*[reply("0")] * 4, status(502)) as server:
         workspace.eval(rows=40, gate={"pass_rate": ">= 0.5"}, model={"base_url": server.base_url, "max_retries": 0})

@@ -227,16 +227,6 @@ def test_evals_of_a_folder_are_named_with_their_command_unless_something_was_col
     assert hints(workspace.run("-k", "nothing")) == []
 
 
-@pytest.mark.slow
-@pytest.mark.addon
-def test_nothing_is_said_where_nothing_is_ours(workspace: Workspace) -> None:
-    workspace.write("app.py", "def parse(text):\n    return text\n")
-    workspace.write("configs/eval/endpoints.toml", "")
-
-    for arguments in ((), ("app.py",), ("configs",)):
-        assert hints(workspace.run(*arguments, exits=5)) == []
-
-
 MISSING = {
     "import osmosis_ai.cli": (
         "module osmosis_ai.cli",

@@ -143,22 +143,6 @@ def test_a_baseline_is_measured(workspace: Workspace) -> None:
     refused.stderr.fnmatch_lines(["ERROR: *: was replayed from a cassette, not measured; *"])
 
 
-@pytest.mark.slow
-def test_the_page_and_the_properties_of_a_replay_say_so(workspace: Workspace) -> None:
-    workspace.eval(rows=1)
-    assert workspace.run(CONFIG, "--osmosis-record", "--junitxml=junit.xml").ret == 0
-    assert "osmosis.replayed" not in (workspace.root / "junit.xml").read_text(encoding="utf-8")
-    words = ("--osmosis-markdown=page.md", "--junitxml=junit.xml")
-    assert workspace.run(CONFIG, "--osmosis-replay", *words).ret == 0
-    page = (workspace.root / "page.md").read_text(encoding="utf-8")
-    assert "replayed from cassettes/x.jsonl: no model was asked" in page
-    properties = (workspace.root / "junit.xml").read_text(encoding="utf-8")
-    assert '<property name="osmosis.replayed" value="true"' in properties
-    again = workspace.run("--osmosis-from=latest", exits=0)
-    again.stdout.fnmatch_lines(["replayed from cassettes/x.jsonl: no model was asked"])
-    assert use(workspace)["mode"] == "replay", "also when it is scored again"
-
-
 TURNS = """
 async def rollout(ctx):
     messages = list(ctx.prompt)
@@ -211,12 +195,20 @@ def test_a_replay_needs_neither_key_nor_price_nor_secret(workspace: Workspace, m
     workspace.run(CONFIG, *words, exits=0).stdout.fnmatch_lines(lines)
 
 
+SAID = "replayed from cassettes/x.jsonl: no model was asked"
+
+
 @pytest.mark.slow
-def test_replays_are_compared_with_replays_and_listed_as_such(workspace: Workspace) -> None:
+def test_replays_are_compared_with_replays_and_shown_as_such_everywhere(workspace: Workspace) -> None:
     workspace.eval(rows=2)
+    reports = []
     for option in ("record", "replay", "replay"):
-        workspace.run(CONFIG, f"--osmosis-{option}", exits=0)
+        workspace.run(CONFIG, f"--osmosis-{option}", "--junitxml=junit.xml", "--osmosis-markdown=page.md", exits=0)
+        files = [(workspace.root / name).read_text(encoding="utf-8") for name in ("junit.xml", "page.md")]
+        marks = ('<property name="osmosis.replayed" value="true"', SAID)
+        reports.append([mark in file for mark, file in zip(marks, files, strict=True)])
     live, first, second = workspace.run_dirs()
+    assert reports == [[False, False], [True, True], [True, True]]
 
     assert read_json(first / "results.json")["last_run"] is None, "the recording was a measurement"
     assert workspace.results()["last_run"]["run"] == first.name
@@ -225,8 +217,10 @@ def test_replays_are_compared_with_replays_and_listed_as_such(workspace: Workspa
     assert replayed == {live.name: False, first.name: True, second.name: True}
     shown = workspace.cli("show").outlines
     assert shown[0] == f"{second.name}: finished"
-    assert "replayed from cassettes/x.jsonl: no model was asked" in shown
+    assert SAID in shown
     assert read_json(second / "manifest.json")["cassette"]["mode"] == "replay"
+    workspace.run("--osmosis-from=latest", exits=0).stdout.fnmatch_lines([SAID])
+    assert use(workspace)["mode"] == "replay", "also when it is scored again"
 
 
 ROWS: list[dict[str, Any]] = [

@@ -13,7 +13,16 @@ from collections.abc import Mapping
 import pytest
 
 from pytest_osmosis.text.safe import width
-from tests.plugin.workspaces import CONFIG, DEADLINE_S, PLAIN_AND_XDIST, Workspace, constants, junit_cases, read_json
+from tests.plugin.workspaces import (
+    CONFIG,
+    DEADLINE_S,
+    EXACT,
+    PLAIN_AND_XDIST,
+    Workspace,
+    constants,
+    junit_cases,
+    read_json,
+)
 from tests.servers import ChatServer, held, reply, slow
 from tests.unit.git.repositories import commit, git
 
@@ -90,21 +99,17 @@ def test_files_that_cannot_be_written_are_errors(workspace: Workspace, monkeypat
     assert len(workspace.results()["rows"]) == 3
 
 
-def test_results_name_the_git_commit_of_the_workspace(workspace: Workspace) -> None:
+def test_results_name_the_git_commit_of_the_workspace_and_that_it_was_changed(workspace: Workspace) -> None:
     workspace.eval(rows=1)
     workspace.write("patient.py", constants({"git.PATIENCE_S": 60.0}))  # on a loaded machine git may take long
     git(workspace.root, "init")
     head = commit(workspace.root, {".gitignore": "/stdout\n/stderr\n"})  # files of pytester
+    workspace.write("rewards.py", EXACT)
 
     workspace.run("-ppatient", CONFIG)
 
     provenance = workspace.results()["provenance"]
-    assert (provenance["git_commit"], provenance["git_dirty"]) == (head, False)
-
-    (workspace.root / "rewards.py").write_text("def score(solution_str, ground_truth):\n    return 1.0\n")
-    workspace.run("-ppatient", CONFIG)
-
-    assert workspace.results()["provenance"]["git_dirty"] is True
+    assert (provenance["git_commit"], provenance["git_dirty"]) == (head, True)
 
 
 def test_results_have_the_keys_of_eval_mode(workspace: Workspace) -> None:
@@ -124,7 +129,6 @@ def test_results_have_the_keys_of_eval_mode(workspace: Workspace) -> None:
 
 
 PYTHON_TEST = "import time\n\n\ndef test_python():\n    time.sleep(0.3)\n    print('never hidden')\n    assert False\n"
-SLOW_REWARDS = "import time\n\n\ndef score(solution_str, **kwargs):\n    time.sleep(0.1)\n    return 1.0\n"
 WAITING_REWARDS = """
 import time
 from pathlib import Path
@@ -143,13 +147,12 @@ def on_a_terminal(
     *args: str,
     columns: int = 80,
     wanted: Mapping[str, str] = {"shown": "[1-9]/[0-9]+, [0-9]+% passed"},
-    rewards: str = WAITING_REWARDS,
 ) -> str:
     """Return the output of pytest on a terminal of that width.
 
     Files with the names in `wanted` are made when the line has matched their patterns in three of its states.
     """
-    workspace.write("rewards.py", rewards)
+    workspace.write("rewards.py", WAITING_REWARDS)
     ours, theirs = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
     workspace.hurry()
@@ -219,23 +222,16 @@ def test_slow_workers_are_reported_on_a_clean_line(workspace: Workspace) -> None
     assert [line for line in on_screen(written) if "workers [" in line] == ["2 workers [8 items]"]
 
 
-def test_output_of_a_python_test_stays(workspace: Workspace) -> None:
+def test_output_of_a_python_test_stays_and_quiet_leaves_the_line_and_nothing_else(workspace: Workspace) -> None:
     workspace.eval(rows=4)
     workspace.write("test_python.py", PYTHON_TEST)
 
-    written = on_a_terminal(workspace, "-s", "test_python.py", "configs/eval/x.toml")
+    written = on_a_terminal(workspace, "-s", "-q", "test_python.py", "configs/eval/x.toml")
 
     assert "never hidden\nF" in written.replace("\r\n", "\n").replace("\x1b[31m", "")
     assert live_lines(written)
-
-
-def test_quiet_keeps_the_line_on_a_terminal_and_nothing_else(workspace: Workspace) -> None:
-    workspace.eval(rows=6)
-    for option, rewards in {"-q": WAITING_REWARDS, "-qq": SLOW_REWARDS}.items():
-        written = on_a_terminal(workspace, option, CONFIG, rewards=rewards)
-        assert bool(live_lines(written)) == (option == "-q")
-        assert "osmosis: x (configs" not in written
-        assert "......" not in written
+    assert "osmosis: x (configs" not in written
+    assert "...." not in written
 
 
 @PLAIN_AND_XDIST

@@ -158,16 +158,6 @@ def test_rescoring_needs_neither_key_nor_server(workspace: Workspace, monkeypatc
     workspace.run(FROM, exits=0).stdout.fnmatch_lines([note])
 
 
-def test_a_change_between_two_inline_sessions_of_a_process_is_seen(workspace: Workspace) -> None:
-    workspace.write("rewards.py", COUNTING)
-    workspace.write("helpers.py", "given = 1.0\n")
-    workspace.eval(rows=1)
-    workspace.run(CONFIG, "--osmosis-inline").assert_outcomes(passed=1)
-
-    workspace.write("helpers.py", "given = 0.5\n")
-    workspace.run(FROM, "--osmosis-inline").assert_outcomes(failed=1)
-
-
 def test_an_eval_without_a_toml_is_rescored_with_the_same_options(workspace: Workspace) -> None:
     workspace.eval(rows=[{"score": 0.25}, {"score": 0.75}])
     typed = ("chat", "data/x.jsonl", "rewards:score", "demo/arithmetic", "0.5")

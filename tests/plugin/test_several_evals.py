@@ -162,27 +162,6 @@ def test_verbose_shows_every_eval_whole_quiet_the_verdict_and_quieter_one_line(w
     assert ours.startswith("osmosis: 4 evals: 1 fails, 1 not measured, 1 holds, 1 without a gate; 6 of 11 runs")
 
 
-@pytest.mark.addon
-def test_evals_that_tests_need_have_a_line_each_and_the_table(workspace: Workspace) -> None:
-    workspace.ini("pythonpath = .", "addopts = --strict-markers")
-    for name, n_rows in (("a", 2), ("b", 3)):
-        workspace.eval(name, rows=n_rows, gate={"pass_rate": ">= 0.5"})
-    marks = (f'@pytest.mark.osmosis_eval("configs/eval/{name}.toml")\ndef test_{name}(rollout): ...' for name in "ab")
-    workspace.write("test_x.py", "\n".join(["import pytest", *marks]) + "\n")
-
-    result = workspace.run("test_x.py", "--osmosis-source=model")
-
-    result.stdout.fnmatch_lines("""
-        osmosis: tests need 5 rollouts of 2 evals; gates are not evaluated
-          a-tests: demo/arithmetic (embedded), 2 rollouts of 2 rows, used by 2 tests, 1 in flight
-          b-tests: demo/arithmetic (embedded), 3 rollouts of 3 rows, used by 3 tests, 1 in flight
-    """)
-    rows = table(result.outlines)[1:-1]
-    assert [row[:2] + row[3:6] for row in rows] == [
-        [f"{name}-tests", "demo/arithmetic", "1.000", "-", "$0"] for name in "ab"
-    ]
-
-
 def test_pages_that_cannot_be_made_cost_nothing_else(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     def overflows(*_given: object, **_options: object) -> Iterator[str]:
         raise OverflowError("too large")

@@ -14,6 +14,7 @@ import pytest
 from pytest_osmosis.addons.lab.calls import CallInput, call, quoted
 from pytest_osmosis.addons.lab.target import Target, target_of
 from pytest_osmosis.text.user_code import to_raise
+from tests.unit.lab import hostile
 
 INPUT = CallInput(answer="42", ground_truth="42")
 
@@ -90,11 +91,6 @@ def test_an_error_that_nobody_can_look_at_is_described_by_its_class_also_to_pyte
     assert to_raise(broken) is broken
 
 
-class Silent:
-    def __repr__(self) -> str:
-        raise RuntimeError
-
-
 def test_a_value_in_a_finding_is_written_as_code() -> None:
     assert (quoted("x" * 80), quoted("\x1b")) == (repr("x" * 80), "'\\x1b'")
-    assert quoted(Silent()) == "<an object whose text raised RuntimeError>"
+    assert quoted(hostile.Hostile()) == "<an object whose text raised RuntimeError>"
