@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from pytest_osmosis.addons.verifiers import processes
 from tests.plugin.workspaces import PLAIN_AND_XDIST, Workspace, read_json, wait_until
 from tests.servers import ChatServer, reply
 
@@ -283,33 +282,12 @@ def test_evals_with_the_same_environment_load_it_once(workspace: Workspace) -> N
     assert n_loads(workspace) == 2
 
 
-MEET = """
-import time
-Path("MINE.begun").touch()
-end = time.monotonic() + 60
-while not Path("OTHER.begun").exists() and time.monotonic() < end:
-    time.sleep(0.01)
-"""
-
-
 def write_two(workspace: Workspace, one: str, two: str) -> None:
     """Write a config with an eval of the environment `one` and one of `two`, whose sources these are."""
     for name, source in (("one", one), ("two", two)):
         workspace.write(f"environments/{name}/{name}.py", source)
     evals = '[[eval]]\nenv_id = "one"\n[[eval]]\nenv_id = "two"\n'
     workspace.write("configs/eval/x.toml", f'model = "demo/arithmetic"\nnum_examples = 2\n{evals}')
-
-
-def test_environments_load_at_once_each_with_a_line(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = SOURCE + MEET.replace("MINE", "one").replace("OTHER", "two")
-    write_two(workspace, one, SOURCE + MEET.replace("MINE", "two").replace("OTHER", "one"))
-    monkeypatch.setattr(processes, "LONG_S", 0.0)
-
-    result = workspace.run("configs/eval/x.toml", "--co", exits=0)
-
-    assert n_loads(workspace) == 2
-    for name in ("one", "two"):
-        result.stdout.fnmatch_lines([f"osmosis: loading environment {name}; it takes long"])
 
 
 @PLAIN_AND_XDIST
@@ -367,10 +345,12 @@ def test_an_environment_that_does_not_load_is_a_usage_error(
 
 
 @pytest.mark.slow  # the line is printed after some seconds
-def test_an_environment_that_loads_for_ever_is_named_and_ended_with_pytest(workspace: Workspace) -> None:
-    write_two(workspace, SOURCE.replace("async def rollout(", TEARS_DOWN), f"{SOURCE}\nimport time\ntime.sleep(1000)\n")
+def test_an_environment_that_loads_for_ever_is_named_holds_up_no_other_and_ends_with_pytest(
+    workspace: Workspace,
+) -> None:
+    write_two(workspace, f"{SOURCE}\nimport time\ntime.sleep(1000)\n", SOURCE.replace("async def rollout(", TEARS_DOWN))
     session = workspace.start("configs/eval/x.toml")
-    session.wait_for("osmosis: loading environment two;")
+    session.wait_for("osmosis: loading environment one; it takes long")
     wait_until(lambda: n_loads(workspace) == 2, "the environments' processes to begin")
 
     session.interrupt()

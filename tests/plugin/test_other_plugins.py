@@ -341,39 +341,26 @@ def test_vscode_starts_no_eval_when_it_runs_everything(listing: Workspace) -> No
     listing.eval(rows=[{"score": 0.0}, {}])
     listing.eval("y", rows=1)
     listing.write("test_python.py", PASSING)
-    click(listing, seen(listing, "x"))
-    everything = seen(listing, "")
+    of_x, everything = seen(listing, "x"), seen(listing, "")
+    of_evals = [each for each in everything if ".toml" in str(each[0])]
+    click(listing, of_x)
     listing.eval("y", rows=1, secrets={"required": ["NOT_SET"]})  # nothing needs it
+
     result = click(listing, everything)
+    evals = click(listing, of_evals)
+
     result.assert_outcomes(passed=1)
-    assert result.ret == 0
+    assert (result.ret, evals.ret) == (0, 4)
+    reason = 'with osmosis_collect = "list", node ids start an eval only if they all belong to it; select one eval'
+    said = f"not started: configs/eval/x.toml, configs/eval/y.toml: {reason}"
+    result.stdout.fnmatch_lines([f"*osmosis: {said}"])
+    evals.stderr.fnmatch_lines([f"ERROR: {said}"])
     assert [len(listing.run_dirs(name)) for name in "xy"] == [1, 0]
     assert listing.last_failed() == {f"{TOML}::x[row0-run0]"}
     assert "row" not in (listing.root / ".pytest_cache/v/cache/nodeids").read_text(encoding="utf-8")
-    result.stdout.fnmatch_lines(["osmosis: not started: configs/eval/x.toml, configs/eval/y.toml: with*"])
-
-
-def test_node_ids_of_several_evals_start_none_if_evals_are_listed(workspace: Workspace) -> None:
-    workspace.ini(LISTED)
-    workspace.eval(rows=2)
-    workspace.eval("y", rows=1)
-    workspace.write("test_python.py", PASSING)
-    rows = [f"{TOML}::x[row{row}-run0]" for row in (0, 1)]
-    of_y = "configs/eval/y.toml::y[row0-run0]"
-
-    everything = workspace.run(*rows, of_y, "test_python.py::test_python")
-    evals = workspace.run(*rows, of_y, exits=4)
-    one = workspace.run(*rows)
-
-    everything.assert_outcomes(passed=1)
-    reason = 'with osmosis_collect = "list", node ids start an eval only if they all belong to it; select one eval'
-    lines = [f"*osmosis: not started: configs/eval/x.toml, configs/eval/y.toml: {reason}"]
-    everything.stdout.fnmatch_lines(lines)
-    evals.stderr.fnmatch_lines([f"ERROR: not started: configs/eval/x.toml, configs/eval/y.toml: {reason}"])
-    one.assert_outcomes(passed=2)
-    assert [len(workspace.run_dirs(name)) for name in "xy"] == [1, 0]
-    workspace.run("configs/eval/y.toml", rows[0]).assert_outcomes(passed=1)  # a whole eval is started
-    assert [len(workspace.run_dirs(name)) for name in "xy"] == [1, 1]
+    listing.eval("y", rows=1)
+    listing.run("configs/eval/y.toml", f"{TOML}::x[row1-run0]").assert_outcomes(passed=1)  # a whole eval is started
+    assert [len(listing.run_dirs(name)) for name in "xy"] == [1, 1]
 
 
 def test_python_tests_run_beside_an_eval_with_problems(listing: Workspace) -> None:

@@ -142,15 +142,6 @@ async def score(solution_str, ground_truth):
     judged = await evaluate_rubric(solution_str="4", rubric="Right?", model="gpt-5-mini", api_key=key, base_url=url)
     return {"score": judged.score, "reason": f"judged with {key}"}
 """
-SDK_RUBRIC = """
-import functools
-
-def osmosis_rubric(func):
-    @functools.wraps(func)
-    def sync_wrapper(*args, **kwargs):
-        return func(*args, **kwargs)
-    return sync_wrapper
-"""
 ASKS = """
 from {package} import osmosis_rubric
 
@@ -218,8 +209,10 @@ def test_a_key_that_a_function_passes_to_a_judge_is_redacted(workspace: Workspac
 @pytest.mark.parametrize("sdk", [False, True])
 def test_a_rubric_function_is_no_test_and_is_never_probed(workspace: Workspace, sdk: bool) -> None:
     if sdk:
+        from tests.unit.lab.test_decorator import SDK
+
         workspace.write("osmosis_ai/__init__.py", "from osmosis_ai.utils import osmosis_rubric\n")
-        workspace.write("osmosis_ai/utils.py", SDK_RUBRIC)
+        workspace.write("osmosis_ai/utils.py", SDK.format(name="osmosis_rubric"))
     workspace.write("judging.py", ASKS.format(package="osmosis_ai" if sdk else "pytest_osmosis"))
 
     result = workspace.run("judging.py", "--osmosis-lab", exits=pytest.ExitCode.NO_TESTS_COLLECTED)
