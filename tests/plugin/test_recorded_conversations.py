@@ -39,24 +39,11 @@ ROWS: Sequence[Mapping[str, Any]] = [
     {"user_prompt": "1 + 1?", "solution_str": "2", "ground_truth": "2"},
 ]
 TYPED = ("--osmosis-agent=recorded", "--osmosis-dataset=answers.jsonl", "--osmosis-eval-fn=rewards:right")
-TOML = """
-[experiment]
-model_path = "openai/gpt-5"
-dataset = "answers"
-[agent]
-agent = "recorded"
-[data]
-rows = "all"
-[scoring]
-grader = "graders:Strict"
-[secrets]
-required = []
-"""
 
 
-def fill(workspace: Workspace, folder: str = ".", rows: Sequence[Mapping[str, Any]] = ROWS) -> None:
+def fill(workspace: Workspace, path: str = "answers.jsonl", rows: Sequence[Mapping[str, Any]] = ROWS) -> None:
     workspace.write("rewards.py", REWARDS)
-    workspace.write(f"{folder}/answers.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
+    workspace.write(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 @pytest.mark.addon
@@ -97,12 +84,12 @@ def test_conversations_are_scored_without_a_toml_and_without_a_model(workspace: 
 
 
 def test_a_toml_scores_with_a_grader_shows_and_scores_again(workspace: Workspace) -> None:
-    fill(workspace, "data")
+    scoring = {"eval_fns": None, "grader": "graders:Strict"}
+    workspace.eval(experiment={"model_path": "openai/gpt-5"}, agent={"agent": "recorded"}, scoring=scoring)
+    fill(workspace, "data/x.jsonl")
     workspace.write("graders.py", GRADER)
-    workspace.write("configs/eval/answers.toml", TOML)
-    config = "--osmosis-config=configs/eval/answers.toml"
 
-    result = workspace.run(config, "--osmosis-gate=pass_rate >= 0.5", exits=0)
+    result = workspace.run(CONFIG, "--osmosis-gate=pass_rate >= 0.5", exits=0)
 
     result.assert_outcomes(passed=3, xfailed=1)
     result.stdout.fnmatch_lines("""
@@ -114,7 +101,7 @@ def test_a_toml_scores_with_a_grader_shows_and_scores_again(workspace: Workspace
     assert shown.count("assistant:") == 2
 
     lines = [{**ROWS[1], "solution_str": "4"}, {**ROWS[0], "ground_truth": "43"}]
-    fill(workspace, "data", [lines[1], lines[0], ROWS[2]])
+    fill(workspace, "data/x.jsonl", [lines[1], lines[0], ROWS[2]])
     again = workspace.run("--osmosis-from=latest").outlines
     assert "  note: row 1: the conversation changed after the rollout; not scored" in again
     assert "  note: row 0: changed after the rollout, except in the conversation; scored as now" in again

@@ -228,22 +228,6 @@ ROWS: list[dict[str, Any]] = [
     {"ground_truth": "red", "said": "red"},
     {"ground_truth": "green", "said": {"tool": "find", "arguments": {"id": 2}}},
 ]
-AGENT = """
-import json
-
-TOOLS = [{"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}]
-
-async def rollout(ctx):
-    messages = list(ctx.prompt)
-    reply = await ctx.chat(messages, tools=TOOLS)
-    messages.append(reply.message)
-    for call in reply.tool_calls:
-        found = ["blue", "red", "green"][json.loads(call["function"]["arguments"])["id"]]
-        messages.append({"role": "tool", "tool_call_id": call["id"], "content": found})
-    if reply.tool_calls:
-        messages.append((await ctx.chat(messages, tools=TOOLS)).message)
-    return messages
-"""
 OWN_CLIENT = """
 async def rollout(ctx):
     import openai
@@ -254,13 +238,12 @@ async def rollout(ctx):
 """
 
 
-def with_script(workspace: Workspace, agent: str = AGENT, **extra_body: Any) -> None:
-    workspace.write("agent.py", agent)
+def with_script(workspace: Workspace, agent: str = "chat", **extra_body: Any) -> None:
     workspace.eval(
         rows=ROWS,
         experiment={"model_path": "demo/script", "dataset": "x"},
         evaluation={"n": 8, "batch_size": 8},
-        agent={"agent": "agent:rollout"},
+        agent={"agent": agent},
         scoring={"eval_fns": ["contains"]},
         sampling={"extra_body": {"column": "said", **extra_body}},
         gate={"pass_rate": ">= 0.3"},
@@ -284,7 +267,8 @@ def test_a_replay_of_a_script_asks_nobody_and_says_the_same(workspace: Workspace
 
 @pytest.mark.slow
 def test_an_agent_with_a_client_of_its_own_gets_the_script(workspace: Workspace) -> None:
-    with_script(workspace, OWN_CLIENT)
+    workspace.write("agent.py", OWN_CLIENT)
+    with_script(workspace, "agent:rollout")
     workspace.run(CONFIG, "-k", "run0")
     answers = [event["messages"][-1]["content"] for event in workspace.events("rollout")]
     assert set(answers) == {"It is blue.", "red", '{"tool": "find", "arguments": {"id": 2}}'}

@@ -358,7 +358,7 @@ def nothing(copy: Copy) -> None:
 
 
 def names(copy: Copy) -> None:
-    """Evals that are named by files, folders and options, in the root and below it, and one that addopts names."""
+    """Evals that files, folders, options and addopts name, in the root and below it, or that pytest collects."""
     for name in ("x", "y"):
         copy.eval(name, rows=1)
     copy.eval("z", rows=1, folder="home")
@@ -366,17 +366,10 @@ def names(copy: Copy) -> None:
     copy.command(0, "configs/eval/x.toml", "home/tests", "configs", "-v")
     copy.write("home/pytest.ini", "[pytest]\naddopts = --osmosis-config=configs/eval/z.toml\n")
     copy.command(0, "-v", "--osmosis-config=../configs/eval/y.toml", "tests", folder="home")
-
-
-def collected(copy: Copy) -> None:
-    """Evals that pytest collects with their folders, to run them or to list them."""
-    copy.eval("x", rows=2)
-    copy.eval("y", rows=1)
-    copy.write("tests/test_python.py", "def test_python(): pass\n")
     copy.ini("osmosis_collect = run")
     copy.command(0, "-v")
     copy.ini("osmosis_collect = list")
-    copy.command(0, "configs/eval/x.toml::x[row0-run0]", "tests", "-rs")
+    copy.command(0, "configs/eval/x.toml::x[row0-run0]", "home/tests", "-rs")
 
 
 def without_toml(copy: Copy) -> None:
@@ -455,7 +448,7 @@ def _over_rollouts(body: str, options: str = "rows='all'") -> str:
 STORIES: tuple[Callable[[Copy], None], ...] = (
     *(outcomes, gates, hooks, baselines, rows, last_failed, stopped, marked, several, entries),
     *(interrupted, rescored, replayed, over_rollouts, laboratory, preflight),
-    *(selections, parts, nothing, names, collected, without_toml, refusals, files_in_the_way, commits),
+    *(selections, parts, nothing, names, without_toml, refusals, files_in_the_way, commits),
 )
 
 
