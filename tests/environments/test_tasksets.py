@@ -110,9 +110,6 @@ class EvalClient:
         answer = await asyncio.get_running_loop().run_in_executor(THREADS, urllib.request.urlopen, request)
         return json.load(answer)["choices"][0]["message"]["content"]
 
-    async def relay(self, *args, **named):
-        raise NotImplementedError
-
 
 def trace_of(agent, task):
     return Record(

@@ -5,9 +5,7 @@ Other tests run plain; those of behaviour that xdist changes have both variants,
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.plugin import test_marks, test_report_files, test_rescoring, test_several_evals
+from tests.plugin import test_commits, test_marks, test_report_files, test_rescoring, test_several_evals
 from tests.plugin.under_xdist import Copy, differences
 from tests.plugin.workspaces import BROKEN, EXACT, FAIL, PASS, Session, wait_until
 from tests.servers import Exchange, reply, status
@@ -415,24 +413,8 @@ def files_in_the_way(copy: Copy) -> None:
 
 def commits(copy: Copy) -> None:
     """The code of a commit, which an eval and tests over rollouts run instead of the files."""
-    copy.eval(
-        rows=[{"solution_str": "4"}] * 2,
-        experiment={"rollout": "sums", "entrypoint": "main.py", "branch": "early"},
-        scoring={"eval_fns": []},
-    )
-    main = "rollouts/sums/main.py"
-    code = (
-        "from pytest_osmosis import AgentWorkflow, Grader\n\n"
-        "class Flow(AgentWorkflow):\n    async def run(self, ctx):\n        await ctx.chat(ctx.prompt)\n\n"
-        "class Judge(Grader):\n    async def grade(self, ctx):\n        ctx.set_reward({})\n"
-    )
+    copy.name(test_commits.make(copy), "COMMIT")
     copy.write("test_x.py", "import pytest\n\n" + _over_rollouts("assert rollout.scores['reward'] == 1.0"))
-    for score in (1.0, 0.0):
-        copy.write(main, code.format(score))
-        for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "x"], *([["branch", "early"]] * (score > 0))):
-            who = {f"GIT_{role}_{what}": "x" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-            when = {f"GIT_{role}_DATE": "2026-01-01T00:00:00Z" for role in ("AUTHOR", "COMMITTER")}
-            subprocess.run(["git", *words], cwd=copy.root, env={**os.environ, **who, **when}, check=True)
     copy.command(0, X)
     copy.command(0, "test_x.py", MODEL, "-rA")
 

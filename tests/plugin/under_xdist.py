@@ -111,6 +111,10 @@ class Copy(Workspace):
         relative = {path: path.relative_to(self.root) for path in paths}
         return {str(to): path.read_bytes() for path, to in relative.items() if not set(NOT_COMPARED) & {*to.parts}}
 
+    def name(self, commit: str, name: str) -> None:
+        """Name a commit, which has another SHA in each copy."""
+        self._names |= {commit: name, commit[:7]: name}
+
     def _name_runs(self) -> None:
         """Name new run directories by their evals and a number: their own names are random."""
         found = {path.name for path in self.root.rglob(".osmosis/runs/*") if path.is_dir()} - self._names.keys()

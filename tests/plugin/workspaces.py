@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -215,11 +216,6 @@ class Workspace:
         return set(read_json(path)) if path.exists() else set()
 
 
-def _hears_ctrl_c() -> None:
-    """Undo what a shell does to background processes: they, and their children, ignore Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 class Session:
     def __init__(self, words: Sequence[str], folder: Path) -> None:
         self.output = ""
@@ -231,7 +227,8 @@ class Session:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
-            preexec_fn=_hears_ctrl_c,
+            # undoes what a shell does to background processes: they, and their children, ignore Ctrl-C
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
 
     def interrupt(self) -> None:
