@@ -5,13 +5,7 @@ They lead to exit 4 before any request to a model.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
 import shlex
-import struct
-import subprocess
-import termios
 from collections.abc import Mapping
 
 import pytest
@@ -201,23 +195,11 @@ def test_without_a_terminal_high_or_unknown_costs_are_refused(workspace: Workspa
 def test_on_a_terminal_the_user_is_asked(workspace: Workspace, answer: str, status: int, runs: int) -> None:
     with ChatServer(reply("42")) as server:
         priced(workspace, server)
-        ours, theirs = os.openpty()
-        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 133, 0, 0))
-        words = workspace.words(CONFIG, "--osmosis-confirm-above=0", "--osmosis-no-probe")
-        environ = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-        with subprocess.Popen(
-            words, cwd=workspace.root, stdin=theirs, stdout=theirs, stderr=theirs, env=environ
-        ) as process:
-            os.close(theirs)
-            os.write(ours, f"{answer}\n".encode())
-            pieces = []
-            with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0) as screen:
-                while piece := screen.read(4096):
-                    pieces.append(piece)
-    lines = b"".join(pieces).decode().splitlines()
+        words = (CONFIG, "--osmosis-confirm-above=0", "--osmosis-no-probe")
+        written, ended = workspace.on_terminal(*words, columns=133, typed=f"{answer}\n")
 
-    assert (process.returncode, len(workspace.run_dirs())) == (status, runs)
-    sections = [line for line in lines if line.endswith("-") and "osmosis: x" in line]
+    assert (ended, len(workspace.run_dirs())) == (status, runs)
+    sections = [line for line in written.splitlines() if line.endswith("-") and "osmosis: x" in line]
     assert {len(line) for line in sections} == {133} if runs else not sections, "capturing must be suspended again"
 
 

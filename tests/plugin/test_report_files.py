@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import pty
 import re
-import select
-import subprocess
-from collections.abc import Mapping
 
 import pytest
 
 from pytest_osmosis.text.safe import width
 from tests.plugin.workspaces import (
     CONFIG,
-    DEADLINE_S,
     EXACT,
     PLAIN_AND_XDIST,
     Workspace,
@@ -128,51 +121,27 @@ def test_results_have_the_keys_of_eval_mode(workspace: Workspace) -> None:
     assert results["summary"]["eval_fns"]["rewards:score"].items() >= of_function.items()
 
 
-PYTHON_TEST = "import time\n\n\ndef test_python():\n    time.sleep(0.3)\n    print('never hidden')\n    assert False\n"
 WAITING_REWARDS = """
-import time
-from pathlib import Path
+import os, time
 
-def score(solution_str, ground_truth, extra_info, **kwargs):
-    assert not extra_info.get("reward")
-    while ground_truth != "0" and not Path(extra_info.get("waits_for", "shown")).exists():
+def score(solution_str, ground_truth, **kwargs):
+    while ground_truth != "0" and not os.path.exists("shown"):
         time.sleep(0.01)
     return 1.0
 """
 """The first run of an eval is scored at once, the others once the test has seen the line."""
 
 
-def on_a_terminal(
-    workspace: Workspace,
-    *args: str,
-    columns: int = 80,
-    wanted: Mapping[str, str] = {"shown": "[1-9]/[0-9]+, [0-9]+% passed"},
-) -> str:
-    """Return the output of pytest on a terminal of that width.
+def on_a_terminal(workspace: Workspace, *args: str, columns: int = 80) -> str:
+    """Return the output of pytest on a terminal of that width, with three states of the line or more."""
 
-    Files with the names in `wanted` are made when the line has matched their patterns in three of its states.
-    """
+    def seen(written: str) -> None:
+        if sum(re.search("[1-9]/[0-9]+, [0-9]+% passed", state) is not None for state in live_lines(written)) >= 3:
+            (workspace.root / "shown").touch()
+
     workspace.write("rewards.py", WAITING_REWARDS)
-    ours, theirs = pty.openpty()
-    env = {**os.environ, "TERM": "xterm", "COLUMNS": str(columns)}
     workspace.hurry()
-    words = workspace.words("-pno:cacheprovider", *args)
-    process = subprocess.Popen(words, cwd=workspace.root, env=env, stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    written = b""
-    try:
-        with contextlib.suppress(OSError):  # the other end is closed
-            while select.select([ours], [], [], DEADLINE_S)[0]:
-                written += os.read(ours, 65536)
-                states = live_lines(written.decode(errors="replace"))
-                for name, pattern in wanted.items():
-                    if sum(re.search(pattern, state) is not None for state in states) >= 3:
-                        (workspace.root / name).touch()
-    finally:
-        process.kill()
-        process.wait(DEADLINE_S)
-        os.close(ours)
-    return written.decode()
+    return workspace.on_terminal("-pno:cacheprovider", *args, columns=columns, seen=seen)[0]
 
 
 def live_lines(written: str) -> list[str]:
@@ -224,7 +193,8 @@ def test_slow_workers_are_reported_on_a_clean_line(workspace: Workspace) -> None
 
 def test_output_of_a_python_test_stays_and_quiet_leaves_the_line_and_nothing_else(workspace: Workspace) -> None:
     workspace.eval(rows=4)
-    workspace.write("test_python.py", PYTHON_TEST)
+    text = "import time\n\ndef test_python():\n    time.sleep(0.3)\n    print('never hidden')\n    assert False\n"
+    workspace.write("test_python.py", text)
 
     written = on_a_terminal(workspace, "-s", "-q", "test_python.py", "configs/eval/x.toml")
 

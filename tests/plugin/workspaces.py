@@ -7,13 +7,16 @@ reward function returns (1.0 by default), `reward` the way in which it fails ins
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import re
 import select
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -193,6 +196,31 @@ class Workspace:
     def start(self, *args: str) -> Session:
         """Start the same command in the background, in a process group of its own."""
         return Session(self.words(*args), self.root)
+
+    def on_terminal(
+        self, *args: str, columns: int, typed: str = "", seen: Callable[[str], object] = len
+    ) -> tuple[str, int]:
+        """Run the same command on a terminal of that width, and return what it wrote and its exit status.
+
+        `typed` is what the user types; `seen` is called with all that was written so far.
+        """
+        ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+        env = {**os.environ, "TERM": "xterm"}
+        env.pop("COLUMNS", None)
+        words = self.words(*args)
+        with subprocess.Popen(words, cwd=self.root, env=env, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+            os.close(theirs)
+            os.write(ours, typed.encode())
+            written = b""
+            with contextlib.suppress(OSError), os.fdopen(ours, "rb", buffering=0):  # the other end is closed
+                while select.select([ours], [], [], DEADLINE_S)[0]:
+                    written += os.read(ours, 65536)
+                    seen(written.decode(errors="replace"))
+            try:
+                return written.decode(), process.wait(DEADLINE_S)
+            finally:
+                process.kill()
 
     def run_dirs(self, name: str = "x", folder: str = ".") -> list[Path]:
         """Return the run directories of an eval, or the one with that name, the oldest first."""
