@@ -417,9 +417,7 @@ def test_a_cassette_is_replayed_by_its_own_api_alone(workspace: Workspace) -> No
     [
         ([], " by the Responses API", "the model's defaults"),
         ([f"{SET}.stop=."], " by chat completions (stop: Responses have none)", "stop ['.']"),
-        ([f"{SET}.seed=1"], " by chat completions (seed: Responses have none)", "seed 1"),
         ([f"{SET}.seed=1", CHOSEN], " by the Responses API", "seed 1 (not sent: the Responses API takes none)"),
-        (["--osmosis-api-client-type=openai_chat_completions"], "", "the model's defaults"),
     ],
 )
 def test_the_header_names_the_api(

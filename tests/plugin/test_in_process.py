@@ -25,7 +25,6 @@ from pytest_osmosis.plugin.under_xdist import OutcomeServer
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.verdicts.pass_rule import Outcome
 from tests.plugin.workspaces import Workspace, wait_until
-from tests.running import RUNNING
 
 LEFT_BEHIND = {
     "signal handlers": "import signal; signal.signal(signal.SIGUSR2, signal.SIG_IGN)",
@@ -62,16 +61,6 @@ def test_what_a_session_leaves_behind_fails_its_test(workspace: Workspace, kind:
         workspace.run()
 
     assert "LEFT_BEHIND" not in os.environ
-
-
-def test_only_marked_tests_start_processes(workspace: Workspace) -> None:
-    if RUNNING.wants_processes:
-        pytest.skip("every session is a process")
-    for start in (workspace.run_process, workspace.start):
-        with pytest.raises(pytest.fail.Exception, match="mark the test slow"):
-            start("--version")
-    with pytest.raises(pytest.fail.Exception, match="mark the test slow"):
-        workspace.run("-n2")
 
 
 class Evals:

@@ -159,28 +159,7 @@ def test_an_outage_is_summed_up_by_its_cause_and_the_stop_names_it(workspace: Wo
     assert (cause["text"], cause["runs"], cause["first_runs"][:2]) == (text, n, ["row4-run0", "row5-run0"])
 
 
-GREEN, RED, YELLOW, DIM, END = "\x1b[32m", "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[0m"
-
-
-def half_passing(workspace: Workspace, minimum: float) -> None:
-    workspace.eval(rows=[{"score": float(row % 2)} for row in range(4)], gate={"pass_rate": f">= {minimum}"})
-
-
-@pytest.mark.slow
-def test_options_and_variables_colour_as_for_pytest(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    half_passing(workspace, 0.4)
-    held = workspace.run("--color=yes", CONFIG)
-    assert any(line.startswith(f"gate pass_rate >= 0.4: {GREEN}HOLDS{END}") for line in held.outlines)
-    assert any(line.startswith(DIM) and "tokens" in line and line.endswith(END) for line in held.outlines)
-    half_passing(workspace, 0.9)
-    plain = [workspace.run(option, CONFIG).stdout.str() for option in ("--color=auto", "--color=no")]
-    monkeypatch.delenv("PY_COLORS")  # pytester sets it, and it outranks the others
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    forced = workspace.run(CONFIG).stdout.str()
-    monkeypatch.setenv("NO_COLOR", "1")
-    plain.append(workspace.run(CONFIG).stdout.str())
-    assert f"gate pass_rate >= 0.9: {RED}FAILS{END}" in forced
-    assert all("gate pass_rate >= 0.9: FAILS: " in shown and "\x1b" not in shown for shown in plain)
+GREEN, YELLOW, END = "\x1b[32m", "\x1b[33m", "\x1b[0m"
 
 
 def test_text_of_others_cannot_colour_a_line(workspace: Workspace) -> None:

@@ -228,11 +228,6 @@ def test_evals_of_a_folder_are_named_with_their_command_unless_something_was_col
 
 
 MISSING = {
-    "import osmosis_ai.cli": (
-        "module osmosis_ai.cli",
-        "ModuleNotFoundError: No module named 'osmosis_ai.cli'",
-        "pytest-osmosis stands in for the parts of it *; see docs/how-to/from-osmosis.md",
-    ),
     "from osmosis_ai import evaluate_rubric": (
         "evaluate_rubric in osmosis_ai",
         "ImportError: cannot import name 'evaluate_rubric' from 'osmosis_ai' *",
@@ -249,7 +244,7 @@ MISSING = {
 @pytest.mark.slow
 @PLAIN_AND_XDIST
 def test_a_missing_library_leads_to_the_page_about_its_code(workspace: Workspace) -> None:
-    modules = dict(zip("abc", MISSING, strict=True))
+    modules = dict(zip("ab", MISSING, strict=True))
     workspace.eval(scoring={"eval_fns": [f"{module}:right" for module in modules]})
     for module, statement in modules.items():
         workspace.write(f"{module}.py", f"{statement}\n{OURS}")

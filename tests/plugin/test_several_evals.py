@@ -124,18 +124,14 @@ def test_what_several_evals_met_is_told_once(workspace: Workspace) -> None:
     for name in ("a", "b", "c"):
         workspace.eval(name, rows=2, gate={"pass_rate": ">= 0.5"}, model=model)
 
-    result = workspace.run(CONFIGS, exits=9)
+    lines = [line for line in workspace.run(CONFIGS, exits=9).outlines if not line.startswith("ERROR ")]
 
-    lines = [line for line in result.outlines if not line.startswith("ERROR ")]
-    reason = "stopped: the test request failed: cannot reach http://127.0.0.1:9/v1: "
-    assert [line[: len(reason)] for line in lines if "cannot reach" in line] == [reason, f"  {reason}"[: len(reason)]]
+    assert sum("cannot reach http://127.0.0.1:9/v1: " in line for line in lines) == 2, (
+        "when it happened, and in the end"
+    )
     assert lines.count("stopped for the same reason as a") == 2
-    told = lines.index("a, b, c")
-    assert lines[told + 2 : told + 5] == [
-        "  2 of 2 runs never started",
-        "  gate pass_rate >= 0.5: NOT MEASURED: no rollout succeeded before the eval stopped",
-        "",
-    ]
+    nothing = "  gate pass_rate >= 0.5: NOT MEASURED: no rollout succeeded before the eval stopped"
+    assert lines[lines.index("a, b, c") + 3] == nothing
     assert table(lines)[-1][0].startswith("3 evals: 3 not measured; none of 6 runs finished; ")
 
 
