@@ -283,7 +283,6 @@ def test_evals_with_the_same_environment_load_it_once(workspace: Workspace) -> N
 
 
 def write_two(workspace: Workspace, one: str, two: str) -> None:
-    """Write a config with an eval of the environment `one` and one of `two`, whose sources these are."""
     for name, source in (("one", one), ("two", two)):
         workspace.write(f"environments/{name}/{name}.py", source)
     evals = '[[eval]]\nenv_id = "one"\n[[eval]]\nenv_id = "two"\n'

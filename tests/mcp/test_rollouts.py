@@ -43,7 +43,6 @@ class Script:
 
 
 def call(*calls: tuple[str, Any]) -> Message:
-    """Return the message of a model that calls tools."""
     texts = [(name, given if isinstance(given, str) else json.dumps(given)) for name, given in calls]
     functions = [{"name": name, "arguments": text} for name, text in texts]
     asked = [{"id": f"call_{n}", "type": "function", "function": function} for n, function in enumerate(functions)]
@@ -92,7 +91,6 @@ def picture() -> Any:
 
 @pytest.fixture
 def server() -> Any:
-    """A server with a tool for each kind of result."""
     from fastmcp import FastMCP
 
     mcp = FastMCP("tools")

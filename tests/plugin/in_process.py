@@ -54,7 +54,6 @@ class NotInProcess:
 
 
 def run_pytest(root: Path, arguments: Sequence[str], stdin: bytes | None = None) -> pytest.RunResult:
-    """Run `python -m pytest <arguments>` in a folder."""
     installed = _distributions()
     with _undone(root), pytest.MonkeyPatch.context() as patch:
         patch.setattr(metadata, "distributions", lambda: installed)
@@ -80,7 +79,6 @@ def _distributions() -> tuple[_Distribution, ...]:
 
 
 def run_command(root: Path, arguments: Sequence[str], stdin: bytes | None = None) -> pytest.RunResult:
-    """Run `pytest-osmosis <arguments>` in a folder."""
     with _undone(root), pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["pytest-osmosis", *arguments])
         return _run(lambda: cli.main(arguments), root, stdin)
@@ -101,7 +99,6 @@ def _run(main: Callable[[], int], root: Path, stdin: bytes | None) -> pytest.Run
 
 
 def _status(main: Callable[[], int]) -> int:
-    """Return the exit status that a process would have."""
     try:
         return main()
     except SystemExit as error:
@@ -236,7 +233,6 @@ def _names_of_constants(module: ModuleType) -> Sequence[str]:
 
 
 def _open_files(root: Path) -> Iterator[str]:
-    """Yield the files of the workspace that this process has open."""
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
             path = str(link.readlink())

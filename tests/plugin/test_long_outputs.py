@@ -20,7 +20,6 @@ def blocks(lines: Sequence[str]) -> list[str]:
 
 
 def summary(lines: Sequence[str], word: str = "FAILED") -> list[str]:
-    """Return the lines of the short test summary that begin with a word."""
     return [line for line in lines if line.startswith(f"{word} ")]
 
 

@@ -154,7 +154,6 @@ def prepare(workspace: Workspace, rows: Iterable[Row] = ROWS, **tables: Mapping[
 
 
 def ran(workspace: Workspace) -> list[str]:
-    """Return the runs that were rolled out last, in order."""
     return sorted(f"row{event['row']}-run{event['run']}" for event in workspace.events("start"))
 
 

@@ -50,7 +50,6 @@ REFERENCES: list[Row] = [{"solution_str": str(index * 2)} for index in range(5)]
 
 
 def make(workspace: Workspace, tests: str = TESTS, *, rows: list[Row] = REFERENCES, **tables: Any) -> None:
-    """Write an eval, and a file with tests over its rollouts."""
     workspace.ini("pythonpath = .", "addopts = --strict-markers")
     workspace.eval(rows=rows, **tables)
     workspace.write("tests/test_x.py", tests)

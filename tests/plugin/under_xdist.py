@@ -103,7 +103,6 @@ class Copy(Workspace):
         self.shown += [f"{len(bodies)} requests", *(f"    {body}" for body in bodies)]
 
     def content(self, path: Path) -> list[str]:
-        """Return what a file holds, in lines."""
         return content(path)
 
     def _files(self) -> dict[str, bytes]:
@@ -129,7 +128,6 @@ class Copy(Workspace):
         return text
 
     def text(self) -> list[str]:
-        """Return all that can be seen, masked."""
         text = self._named("\n".join(self.shown))
         for mask, word in MASKS:
             text = mask.sub(word, text)
@@ -206,7 +204,6 @@ def _short_summary(lines: list[str]) -> Iterator[str]:
 
 
 def content(path: Path) -> list[str]:
-    """Return what a file holds, in lines."""
     if path.suffix == ".xml":
         return junit(path)
     if path.suffix == ".html":
@@ -271,7 +268,6 @@ def _element(element: ElementTree.Element) -> str:
 
 
 def html(path: Path) -> list[str]:
-    """Return the pages and conversations of an HTML report."""
     report = Report(path)
     lines = [report.static]
     for name in report.runs:

@@ -190,7 +190,6 @@ class Workspace:
         return run_command(folder_in(self.root), args)
 
     def show(self, run: str) -> list[str]:
-        """Return what `pytest-osmosis show latest <run>` prints in the root."""
         return self.cli("show", "latest", run).outlines
 
     def start(self, *args: str) -> Session:
@@ -228,7 +227,6 @@ class Workspace:
         return sorted({*runs.glob(name), *runs.glob(f"{name}-*")}, key=lambda path: path.stat().st_ctime_ns)
 
     def results(self, name: str = "x") -> dict[str, Any]:
-        """Return the results.json of an eval's last run."""
         results: dict[str, Any] = read_json(self.run_dirs(name)[-1] / "results.json")
         return results
 

@@ -98,7 +98,6 @@ def evaluated(command: Sequence[str], environ: Mapping[str, str], folder: Path) 
 
 
 def without(rows: Mapping[int, Sequence[str]], *names: str) -> Mapping[int, Sequence[str]]:
-    """Return the rows with None for some members."""
 
     def left(run: str) -> str:
         return json.dumps({**json.loads(run), **dict.fromkeys(names)}, indent=1)

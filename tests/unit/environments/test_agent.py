@@ -215,7 +215,6 @@ class TasksetEnvironment:
 
 
 def context() -> Any:
-    """Return the members of a run's context that the agent reads."""
     metadata = {"input": {"task": "add"}}
     return SimpleNamespace(model="m", row_index=0, metadata=metadata, sampling={}, base_url="", api_key="")
 

@@ -26,7 +26,6 @@ class Dumped:
 
 
 def read_back(folder: Path, raw: dict[str, Any]) -> Row:
-    """Return what a dataset reads of the line that is written for a row of an environment."""
     path = folder / "rows.jsonl"
     path.write_text(json.dumps(row_of(7, raw)) + "\n", encoding="utf-8")
     return open_dataset(path).row(0)

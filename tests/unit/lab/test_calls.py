@@ -20,7 +20,6 @@ INPUT = CallInput(answer="42", ground_truth="42")
 
 
 def target(function: Callable[..., Any]) -> Target:
-    """Return the function as a reward function of a module of its own."""
     found = target_of(function.__name__, function, function.__module__, Path("rewards.py"), plain=True)
     assert found is not None
     assert inspect.isfunction(found.function)

@@ -87,7 +87,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def typed(pytester: pytest.Pytester, *flags: str) -> EvalConfig:
-    """Return the config of an eval without a TOML, of which these options are typed."""
     problems: list[Any] = []
     overrides = read_overrides(pytester.parseconfig(*(f"--osmosis-{flag}" for flag in flags)), {}, problems)
     assert problems == []

@@ -129,8 +129,6 @@ def caller(plugin: object) -> HookCaller:
 
 
 class Answering:
-    """A plugin whose hooks do this."""
-
     def __init__(self, does: Callable[[], Verdict]) -> None:
         self.does = does
 
