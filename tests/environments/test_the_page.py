@@ -181,37 +181,28 @@ def test_arguments_sampling_and_saved_columns(page: Workspace, server: ChatServe
     assert (metadata["env_id"], metadata["version_info"]["env_version"]) == ("my-env", "0.1.0")
 
 
-def test_an_alias_of_the_registry(page: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """prime eval run my-env -m qwen3-235b-i; an address is overridden with --api-base-url and/or --api-key-var"""
+def test_aliases_of_the_registry(page: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """prime eval run my-env -m qwen3-235b-i; --api-base-url and/or --api-key-var; type = "anthropic_messages" """
     monkeypatch.delenv("PYTEST_OSMOSIS_BASE_URL")
-    monkeypatch.setenv("PRIME_API_KEY", "key-of-prime-0123456789")
-    page.write("configs/endpoints.toml", ENDPOINTS.replace("https://api.pinference.ai/api/v1", server.base_url))
+    for name in ("PRIME", "ANTHROPIC"):
+        monkeypatch.setenv(f"{name}_API_KEY", f"key-of-{name.lower()}-0123456789")
+    local = ENDPOINTS.replace("https://api.pinference.ai/api/v1", server.base_url)
+    page.write("configs/endpoints.toml", local.replace("https://api.anthropic.com", server.url))
 
-    result = page.run("--osmosis-env=my-env", "--osmosis-model=qwen3-235b-i", "--osmosis-num-examples=1")
+    def seen(alias: str, *words: str) -> list[Seen]:
+        server.requests.clear()
+        result = page.run("--osmosis-env=my-env", f"--osmosis-model={alias}", *words, "--osmosis-num-examples=1")
+        result.assert_outcomes(passed=3)
+        return asked(server)
 
-    result.assert_outcomes(passed=3)
+    qwen = seen("qwen3-235b-i")
     given = {"authorization": "Bearer key-of-prime-0123456789", "x-session-id": "0"}
-    assert all(given.items() <= seen.headers.items() for seen in asked(server))
-    assert {seen.body["model"] for seen in asked(server)} == {"qwen/qwen3-235b-a22b-instruct-2507"}
-    server.requests.clear()
+    assert all(given.items() <= each.headers.items() for each in qwen)
+    assert {each.body["model"] for each in qwen} == {"qwen/qwen3-235b-a22b-instruct-2507"}
     elsewhere = (f"--osmosis-api-base-url={server.base_url}", "--osmosis-api-key-var=OPENAI_API_KEY")
-    page.run("--osmosis-env=my-env", "--osmosis-model=gpt-4.1-mini", *elsewhere, "--osmosis-num-examples=1")
-    assert [seen.body["model"] for seen in asked(server)] == ["gpt-4.1-mini"] * 3
-
-
-def test_the_anthropic_messages_of_the_registry(
-    page: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """api_client_type = "anthropic_messages" """
-    monkeypatch.delenv("PYTEST_OSMOSIS_BASE_URL")
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "key-of-anthropic-0123456789")
-    page.write("configs/endpoints.toml", ENDPOINTS.replace("https://api.anthropic.com", server.url))
-
-    result = page.run("--osmosis-env=my-env", "--osmosis-model=claude-sonnet", "--osmosis-num-examples=1")
-
-    result.assert_outcomes(passed=3)
-    assert {seen.path for seen in asked(server)} == {"/v1/messages"}
-    assert {seen.body["model"] for seen in asked(server)} == {"claude-sonnet-4-5-20250929"}
+    assert [each.body["model"] for each in seen("gpt-4.1-mini", *elsewhere)] == ["gpt-4.1-mini"] * 3
+    claude = [(each.path, each.body["model"]) for each in seen("claude-sonnet")]
+    assert claude == [("/v1/messages", "claude-sonnet-4-5-20250929")] * 3
 
 
 def test_headers(page: Workspace, server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:

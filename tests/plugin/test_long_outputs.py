@@ -56,9 +56,7 @@ SHOWN = {
     "--osmosis-show-failures=2 -vv": (2, 2),
     "-v": (10, 10),
     "-vv": (13, 13),
-    "-q": (10, 10),
     "--tb=no": (0, 10),
-    "--tb=short": (10, 10),
     "-rN": (10, 0),
     "-o osmosis_show_failures=3": (3, 3),
 }
