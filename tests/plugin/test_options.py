@@ -208,22 +208,6 @@ def test_names_of_prime_eval_set_our_keys(workspace: Workspace, monkeypatch: pyt
     )
 
 
-def test_two_names_of_one_key_contradict_each_other(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace.eval()
-    monkeypatch.setenv("PYTEST_OSMOSIS_BATCH_SIZE", "2")
-    monkeypatch.setenv("PYTEST_OSMOSIS_MAX_CONCURRENT", "2")
-    result = workspace.run(
-        CONFIG, "--osmosis-n=2", "--osmosis-rollouts-per-example=2", "--osmosis-temperature=1",
-        '--osmosis-sampling-args={"temperature": 0}', exits=4,)  # fmt: skip
-    assert [line for line in result.errlines if line] == [
-        "ERROR: PYTEST_OSMOSIS_MAX_CONCURRENT: sets [evaluation] batch_size, as PYTEST_OSMOSIS_BATCH_SIZE does; "
-        "leave out one of them",
-        "ERROR: --osmosis-rollouts-per-example: sets [evaluation] n, as --osmosis-n does; leave out one of them",
-        "ERROR: --osmosis-sampling-args: sets [sampling] temperature, as --osmosis-temperature does; "
-        "leave out one of them",
-    ]
-
-
 def test_bounds_of_each_rollout_are_shown_kept_and_told_apart(workspace: Workspace) -> None:
     workspace.write(
         "agent.py", "async def rollout(ctx):\n    while True:\n        await ctx.chat(ctx.prompt, tools=[])\n"

@@ -45,37 +45,6 @@ def test_the_header_names_the_origin_of_overrides(workspace: Workspace, monkeypa
     )
 
 
-def test_unknown_and_invalid_variables_are_reported(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    workspace.eval()
-    for name, value in {
-        "MODLE": "x",
-        "CONFIG": "x.toml",
-        "NO_PROBE": "maybe",
-        "MAX_IN_FLIGHT": "0",
-        "SET": "evaluation.n=2\nfoo",
-        "FRESH": "1",
-        "UPDATE_BASELINE": "1",
-        "SAVE_TO_HF_HUB": "1",
-    }.items():
-        monkeypatch.setenv(f"PYTEST_OSMOSIS_{name}", value)
-
-    result = workspace.run(CONFIG, exits=4)
-
-    assert sorted(line for line in result.errlines if line) == [
-        "ERROR: PYTEST_OSMOSIS_CONFIG: cannot name an eval (evals cost money); "
-        "pass --osmosis-config=PATH on the command line",
-        "ERROR: PYTEST_OSMOSIS_FRESH: cannot begin a run anew; pass --osmosis-fresh on the command line",
-        'ERROR: PYTEST_OSMOSIS_MAX_IN_FLIGHT: must be an integer of at least 1, got "0"',
-        "ERROR: PYTEST_OSMOSIS_MODLE: unknown variable, did you mean PYTEST_OSMOSIS_MODEL?",
-        'ERROR: PYTEST_OSMOSIS_NO_PROBE: must be 1 or 0, got "maybe"',
-        "ERROR: PYTEST_OSMOSIS_SAVE_TO_HF_HUB: cannot publish results; "
-        "pass --osmosis-save-to-hf-hub on the command line",
-        'ERROR: PYTEST_OSMOSIS_SET: must be table.key=value, got "foo"',
-        "ERROR: PYTEST_OSMOSIS_UPDATE_BASELINE: cannot update a baseline; "
-        "pass --osmosis-update-baseline on the command line",
-    ]
-
-
 @pytest.mark.slow
 def test_neither_addopts_nor_variables_start_an_eval(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     workspace.eval()

@@ -310,3 +310,32 @@ def test_a_variable_is_told_as_it_was_set_and_excludes_nothing_if_it_is_off(pyte
         f"--osmosis-resume-from: contradicts PYTEST_OSMOSIS_SHARD=1/2; {LEAVE}",
     ]
     assert (off.smoke, off.resume) == (None, None)
+
+
+def test_two_names_of_one_key_contradict_each_other(pytester: pytest.Pytester) -> None:
+    config = configured(pytester, "n=2", "rollouts-per-example=2", "temperature=1", 'sampling-args={"temperature": 0}')
+
+    assert problems(config, {"PYTEST_OSMOSIS_BATCH_SIZE": "2", "PYTEST_OSMOSIS_MAX_CONCURRENT": "2"}) == [
+        f"PYTEST_OSMOSIS_MAX_CONCURRENT: sets [evaluation] batch_size, as PYTEST_OSMOSIS_BATCH_SIZE does; {LEAVE}",
+        f"--osmosis-rollouts-per-example: sets [evaluation] n, as --osmosis-n does; {LEAVE}",
+        f"--osmosis-sampling-args: sets [sampling] temperature, as --osmosis-temperature does; {LEAVE}",
+    ]
+
+
+VARIABLES = {
+    "MODLE=x": "unknown variable, did you mean PYTEST_OSMOSIS_MODEL?",
+    "CONFIG=x.toml": "cannot name an eval (evals cost money); pass --osmosis-config=PATH on the command line",
+    "NO_PROBE=maybe": 'must be 1 or 0, got "maybe"',
+    "MAX_IN_FLIGHT=0": 'must be an integer of at least 1, got "0"',
+    "SET=evaluation.n=2\nfoo": 'must be table.key=value, got "foo"',
+    "FRESH=1": "cannot begin a run anew; pass --osmosis-fresh on the command line",
+    "UPDATE_BASELINE=1": "cannot update a baseline; pass --osmosis-update-baseline on the command line",
+    "SAVE_TO_HF_HUB=1": "cannot publish results; pass --osmosis-save-to-hf-hub on the command line",
+}
+
+
+def test_unknown_and_invalid_variables_are_reported(pytester: pytest.Pytester) -> None:
+    environ = {f"PYTEST_OSMOSIS_{name}": value for name, _, value in (each.partition("=") for each in VARIABLES)}
+
+    told = [f"PYTEST_OSMOSIS_{given.partition('=')[0]}: {text}" for given, text in VARIABLES.items()]
+    assert sorted(problems(pytester.parseconfig(), environ)) == sorted(told)
