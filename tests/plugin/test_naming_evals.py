@@ -204,9 +204,6 @@ def test_the_current_folder_is_the_workspace_wherever_the_dataset_is(
     assert (workspace.root / "deep/er/.osmosis/runs").is_dir()
 
 
-OURS = "def right(solution_str, ground_truth):\n    return 1.0\n"
-
-
 def hints(result: pytest.RunResult) -> list[str]:
     return [line for line in result.outlines if line.startswith("osmosis: ")]
 
@@ -247,7 +244,7 @@ def test_a_missing_library_leads_to_the_page_about_its_code(workspace: Workspace
     modules = dict(zip("ab", MISSING, strict=True))
     workspace.eval(scoring={"eval_fns": [f"{module}:right" for module in modules]})
     for module, statement in modules.items():
-        workspace.write(f"{module}.py", f"{statement}\n{OURS}")
+        workspace.write(f"{module}.py", f"{statement}\ndef right(solution_str, ground_truth):\n    return 1.0\n")
 
     tested = workspace.run(*(f"{module}.py" for module in modules))
     evaluated = workspace.run("--osmosis-config=configs/eval/x.toml")

@@ -1,4 +1,4 @@
-"""--osmosis-output, -secrets-file, -mcp, names of `prime eval`, values that are empty or do not fit; bounds, rates."""
+"""--osmosis-output, -secrets-file, -mcp, names of `prime eval`, values that are empty, bounds, rates; and --help."""
 
 from __future__ import annotations
 

@@ -200,8 +200,6 @@ def test_files_of_another_eval_are_refused_with_the_differences(workspace: Works
     """)
     result = workspace.run(CONFIG, "--osmosis-resume-from=prompts", exits=4)
     result.stderr.fnmatch_lines(["  the prompt of example 0: changed"])
-    result = workspace.run(CONFIG, "--osmosis-resume-from=nowhere")
-    result.stderr.fnmatch_lines(["*nowhere: there is no such folder*"])
 
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
@@ -249,9 +247,6 @@ class HubRequest(BaseHTTPRequestHandler):
         else:
             self._answer({"errors": [], "warnings": []})
 
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
     def do_GET(self) -> None:
         _, _, name = self.path.partition(f"/resolve/{SHA}/")
         if self.path in ("/api/datasets/me/sums", "/api/datasets/me/sums/revision/refs%2Fpr%2F1"):
@@ -260,6 +255,8 @@ class HubRequest(BaseHTTPRequestHandler):
             self._answer(self.server.files[name].encode(), headers={"ETag": f'"{SHA}"', "X-Repo-Commit": SHA})
         else:
             self._answer({"error": "not here"}, 404, {"X-Error-Code": "RepoNotFound"})
+
+    do_HEAD = do_GET
 
     def _answer(self, value: object, status: int = 200, headers: Mapping[str, str] = {}) -> None:
         body = value if isinstance(value, bytes) else json.dumps(value).encode()
