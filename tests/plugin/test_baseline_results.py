@@ -384,17 +384,14 @@ def test_headers_of_registry_config_and_state_are_sent_with_each_request(workspa
 CHOSEN = "--osmosis-api-client-type=openai_responses"
 SET = "--osmosis-set=sampling"
 KEY = "OPENAI_API_KEY"
-ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "0"}]}
-
-
-def answers() -> ChatServer:
-    return ChatServer(by_api(completion({"role": "assistant", "content": "0"}), None, responses_reply(ANSWER)))
 
 
 @pytest.mark.slow
 def test_a_cassette_is_replayed_by_its_own_api_alone(workspace: Workspace) -> None:
     workspace.eval(rows=1)
-    with answers() as server:
+    item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "0"}]}
+    zero = by_api(completion({"role": "assistant", "content": "0"}), None, responses_reply(item))
+    with ChatServer(zero) as server:
         at = f"--osmosis-base-url={server.base_url}"
         assert workspace.run(CONFIG, at, CHOSEN, "--osmosis-record").ret == 0
         assert {seen.path for seen in server.requests} == {"/v1/responses"}

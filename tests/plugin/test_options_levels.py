@@ -222,7 +222,6 @@ REFUSED: Mapping[str, str | tuple[str, ...]] = {
         '--osmosis-header: must be lines like "Name: Value"',
     ),
     f"{X} --osmosis-html=configs": "--osmosis-html=configs: cannot be written: it is a folder",
-    "graded.py --osmosis-lab --osmosis-lab-budget=soon": "--osmosis-lab-budget: must be a number of seconds above 0*",
     "graded.py --osmosis-lab --osmosis-lab-budget=nan": "--osmosis-lab-budget: must be a number of seconds above 0*",
     "graded.py --osmosis-lab -oosmosis_lab_budget=0": "ini osmosis_lab_budget: must be a number of seconds above 0*",
     f"{X} --osmosis-run=a/b": "is no name of a run: letters, digits, - _ . + = , and ~ make a name*",

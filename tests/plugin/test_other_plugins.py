@@ -239,11 +239,8 @@ def shared():
 def module():
     yield 2
 
-def test_one(shared, module):
-    assert shared
-
-def test_two(shared, module):
-    assert module
+def test_one(module): ...
+def test_two(module): ...
 """
 
 

@@ -9,21 +9,20 @@ from typing import Any
 import pytest
 
 from pytest_osmosis.addons.viewer import wait
-from tests.plugin.workspaces import CONFIG, Workspace
+from tests.plugin.workspaces import BROKEN, CONFIG, FAIL, PASS, Row, Workspace
 
-HALF = [{"score": 1.0}, {"score": 0.0}]
-BROKEN = [{"reward": "raises"}] * 2
+HALF = [PASS, FAIL]
 GATE: Mapping[str, Any] = {"gate": {"pass_rate": ">= 0.5"}}
-SESSIONS: Mapping[str, tuple[int, list[dict[str, Any]], Mapping[str, Any], list[str]]] = {
+SESSIONS: Mapping[str, tuple[int, list[Row], Mapping[str, Any], list[str]]] = {
     "gate holds": (0, HALF, GATE, []),
     "gate fails": (1, HALF, GATE, ["--osmosis-gate=pass_rate >= 0.9"]),
-    "nothing measured": (9, BROKEN, GATE, []),
+    "nothing measured": (9, [BROKEN] * 2, GATE, []),
     "a limit": (9, HALF, {}, ["--osmosis-set=limits.max_tokens=1"]),
     "a limit, the gate is decided": (0, HALF, GATE, ["--osmosis-set=limits.max_tokens=1"]),
     "part under a gate": (1, HALF, GATE, ["-k", "row1"]),
     "-x": (1, HALF, {}, ["-x"]),
     "smoke": (0, HALF, GATE, ["--osmosis-smoke"]),
-    "shard that is not measured": (9, BROKEN, GATE, ["--osmosis-shard=2/2"]),
+    "shard that is not measured": (9, [BROKEN] * 2, GATE, ["--osmosis-shard=2/2"]),
 }
 
 
@@ -50,7 +49,7 @@ def test_results_of_an_earlier_session_are_no_verdict(workspace: Workspace, monk
     workspace.eval(rows=[{}])
     workspace.run(CONFIG, exits=0)
     earlier = (workspace.run_dirs()[-1] / "results.json").read_bytes()
-    workspace.eval(rows=BROKEN)
+    workspace.eval(rows=[BROKEN] * 2)
     workspace.run(CONFIG, exits=9)
     results = workspace.run_dirs()[-1] / "results.json"
     results.write_bytes(earlier)

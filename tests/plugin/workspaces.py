@@ -32,9 +32,8 @@ from tests.running import RUNNING
 
 DEADLINE_S = in_process.DEADLINE_S
 """The time that a session may take on a loaded machine; what takes longer hangs."""
-UNUSED = ("asyncio", "hypothesispytest", "anyio", "metadata", "time_machine")
-"""Plugins that these workspaces do without: they cost as much as the eval does."""
-WITHOUT_OTHERS = tuple(f"-pno:{plugin}" for plugin in UNUSED)
+WITHOUT_OTHERS = ("-pno:asyncio", "-pno:hypothesispytest", "-pno:anyio", "-pno:metadata", "-pno:time_machine")
+"""Leaves out plugins that these workspaces do without: they cost as much as the eval does."""
 PYTEST = (sys.executable, "-mpytest", *WITHOUT_OTHERS)
 XDIST = re.compile(r"-n.*|--numprocesses(=.*)?")
 

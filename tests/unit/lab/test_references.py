@@ -168,7 +168,6 @@ def test_a_path_is_looked_for_from_the_tests_folder_upwards_to_the_rootdir_or_th
         request_of(["y.toml"], {}, WHERE, root / "inner/tests/deep/test_x.py", root / "inner")
     assert requested(root, "x.toml::gsm8k").named == (root / "inner/x.toml", "gsm8k")
     assert requested(root, "x.toml").named == (root / "inner/x.toml", None)
-    assert request_of(["y.toml"], {}, WHERE, root / "tests/test_x.py", root).path == root / "y.toml"
     assert request_of(["x.toml"], {}, WHERE, root / "test_x.py", root / "inner").path == root / "x.toml"
     assert request_of(["x.toml"], {}, WHERE, root / "tests/test_x.py", root / "inner").path == root / "inner/x.toml"
 

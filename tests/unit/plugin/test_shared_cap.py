@@ -196,7 +196,6 @@ def test_only_what_a_verdict_of_a_hook_says_is_kept() -> None:
     ("broken", "mode", "advice"),
     [
         (failed("provider", 1), None, "once the server answers again"),
-        (failed("provider", 1), "record", "once the server answers again"),
         (failed("provider", 1), "replay", "after you have recorded what is missing (--osmosis-record=new)"),
         (failed("host", 1), "replay", REMEDIES["host"]),
         (finished({}, 1, errors={A: RewardError("raised")}), None, "once the functions can score"),

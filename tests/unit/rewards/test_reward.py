@@ -75,7 +75,6 @@ NAMES = "metrics: a name must be a text of 1 to 100 characters, got"
     [
         ("1.0", "must return a number, got str: '1.0'"),
         (Verdict, "must return a number, got type: <class"),
-        ({}, NO_SCORE),
         ({"reason": "why"}, NO_SCORE),
         ({"score": 1.0, "raeson": "why"}, f"{UNKNOWN} 'raeson', did you mean \"reason\"? (valid: score, reason, metr"),
         ({"score": 1.0, "f1": 0.5}, f"{UNKNOWN} 'f1'; put further numbers into its metrics (valid:"),
@@ -93,7 +92,6 @@ NAMES = "metrics: a name must be a text of 1 to 100 characters, got"
         ({"score": 1.0, "metrics": {"x" * 101: 0.5}}, f"{NAMES} 'xxx"),
         ({"score": 1.0, "metrics": MANY}, "metrics: holds more than 100 numbers; return those that you will compare"),
         (MagicMock(), "the returned score must be a number, got MagicMock"),
-        (Verdict(NAN), "the returned score must be a finite number, got nan"),
         (Verdict(1.0, 5), "the returned reason must be a text, got int: 5"),  # type: ignore[arg-type]
     ],
 )
