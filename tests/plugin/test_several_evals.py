@@ -252,19 +252,12 @@ def test_a_named_run_is_one_of_each_entry_and_goes_on_alone(many: Workspace) -> 
     assert len(list(runs.iterdir())) == 3
 
 
-TEST = """
-import pytest
-
-@pytest.mark.osmosis_eval("configs/eval/many.toml::{}", rows="1")
-def test_it(rollout):
-    assert rollout.row_index == 1
-"""
-
-
 @pytest.mark.addon
 def test_a_test_over_rollouts_names_an_entry(many: Workspace) -> None:
     for number, name in enumerate(("plain", "x,temperature=0.5", "nix")):
-        many.write(f"test_{number}.py", TEST.format(name))
+        mark = f"@pytest.mark.osmosis_eval('{PATH}::{name}', rows='1')"
+        test = "def test_it(rollout):\n    assert rollout.row_index == 1\n"
+        many.write(f"test_{number}.py", f"import pytest\n\n{mark}\n{test}")
 
     result = many.run("--osmosis-source=model", "--continue-on-collection-errors")
 
