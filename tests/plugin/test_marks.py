@@ -213,9 +213,6 @@ def test_the_header_recommends_rows_for_many_tests() -> None:
     assert list(number_of_tests(replace(plan, n=5, granularity="row"))) == ["  granularity: row, 5,000 tests"]
 
 
-CUT_OFF = {"index": 0, "message": {"role": "assistant", "content": "4"}, "finish_reason": "length"}
-
-
 def example(hook: Callable[..., object]) -> str:
     """Return the conftest.py in a hook's docstring: the indented text at its end."""
     lines = (inspect.getdoc(hook) or "").splitlines()
@@ -252,7 +249,8 @@ def test_hooks_get_each_finished_rollout_and_the_results_of_each_eval_once(works
 @pytest.mark.slow
 def test_a_gate_of_a_hook_is_a_test_and_sets_the_exit_status(workspace: Workspace) -> None:
     workspace.write("conftest.py", example(specs.pytest_osmosis_gate))
-    with ChatServer(reply("4", choices=[CUT_OFF]), reply("42")) as server:
+    cut_off = {"index": 0, "message": {"role": "assistant", "content": "4"}, "finish_reason": "length"}
+    with ChatServer(reply("4", choices=[cut_off]), reply("42")) as server:
         workspace.eval(rows=2, model={"base_url": server.base_url})
 
         fails = workspace.run(CONFIG, "--osmosis-no-probe", exits=1)

@@ -10,13 +10,6 @@ import pytest
 from tests.plugin.workspaces import CONFIG, Workspace, read_json, timeless, wait_until
 from tests.servers import ChatServer, never, reply
 
-TESTS = """
-import pytest
-
-@pytest.mark.osmosis_eval("configs/eval/x.toml")
-def test_answer(rollout):
-    assert rollout.ground_truth in rollout.solution_str
-"""
 IN_THE_WAY = """
 import pathlib
 
@@ -49,7 +42,8 @@ def test_judges_are_replayed_for_rescoring(workspace: Workspace) -> None:
 @pytest.mark.slow
 def test_tests_over_rollouts_are_replayed(workspace: Workspace) -> None:
     workspace.eval(rows=3)
-    workspace.write("test_x.py", TESTS)
+    test = "def test_answer(rollout):\n    assert rollout.ground_truth in rollout.solution_str\n"
+    workspace.write("test_x.py", f"import pytest\n\n@pytest.mark.osmosis_eval('configs/eval/x.toml')\n{test}")
     workspace.run("test_x.py", "--osmosis-source=model", "--osmosis-record").assert_outcomes(passed=3)
 
     replay = workspace.run("test_x.py", "--osmosis-source=model", "--osmosis-replay")

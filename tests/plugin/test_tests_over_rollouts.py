@@ -137,11 +137,9 @@ def test_first_waits_for_all(rollout):
     workspace.run("tests", MODEL).assert_outcomes(passed=5, errors=1)
 
 
-NOT_RUN = ("skip", "skipif('True', reason='no')", "skipif('nonsense', reason='breaks')", "xfail(run=False)")
-
-
 def test_nothing_is_rolled_out_for_tests_that_will_not_run(workspace: Workspace) -> None:
-    marks = ("usefixtures()", "usefixtures()", *NOT_RUN)
+    never = ("skip", "skipif('True', reason='no')", "skipif('nonsense', reason='breaks')", "xfail(run=False)")
+    marks = ("usefixtures()", "usefixtures()", *never)
     tests = [
         f"@pytest.mark.{mark}\n{MARK}, rows='{min(row, 4)}')\ndef test_{row}(rollout): ...\n"
         for row, mark in enumerate(marks)

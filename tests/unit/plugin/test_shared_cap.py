@@ -1,4 +1,4 @@
-"""Options that exclude or need each other, rollouts shared among evals, calls of hooks, advice, and interrupts."""
+"""Options that exclude or need each other, variables, rollouts shared among evals, hooks, advice, and interrupts."""
 
 from __future__ import annotations
 
