@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.corpus.place import Place
-from tests.environments import page_environments, test_environment_evals, test_environment_host
+from tests.environments import page_environments, test_environment_evals
 from tests.environments.test_tasksets import write_like_verifiers
 from tests.plugin.workspaces import Row, Session, hosts_under, wait_until
 from tests.servers import Behaviour, never, reply
@@ -127,13 +127,12 @@ def prime_trees(place: Place) -> None:
     place.command(0, *given, *more, "--osmosis-resume")
     place.cli("runs", "export", "latest", "--format=prime", "-o", "tree")
     place.command(0, *given, *more, "--osmosis-resume-from=tree")
-    foreign = place.root / "outputs/evals/my-env--m/00000000"
-    foreign.parent.mkdir(parents=True, exist_ok=True)
-    write_like_verifiers(foreign, {"hard": True})
-    place.command(0, *given, *more, f"--osmosis-resume-from={foreign.relative_to(place.root)}")
-    metadata = foreign / "metadata.json"
+    foreign = "outputs/evals/my-env--m/00000000"
+    write_like_verifiers(place, foreign, "m", hard=True)
+    place.command(0, *given, *more, f"--osmosis-resume-from={foreign}")
+    metadata = place.root / foreign / "metadata.json"
     metadata.write_text(json.dumps({**json.loads(metadata.read_text()), "avg_reward": float("nan")}))
-    place.command(0, *given, *more, f"--osmosis-resume-from={foreign.relative_to(place.root)}")
+    place.command(0, *given, *more, f"--osmosis-resume-from={foreign}")
 
 
 def environments(place: Place) -> None:
@@ -141,9 +140,9 @@ def environments(place: Place) -> None:
     test_environment_evals.write(place)
     place.command(1, *test_environment_evals.COMMAND, "-v")
     place.command(0, *test_environment_evals.COMMAND, "--osmosis-num-examples=2", "--osmosis-independent-scoring")
-    test_environment_host.write(place)
-    place.command(0, *test_environment_host.EVAL, "-v")
-    place.command(0, f"{test_environment_host.ID}[row1-run0]", *test_environment_host.EVAL)
+    test_environment_evals.write(place, test_environment_evals.GROUPED)
+    place.command(0, *test_environment_evals.THREE_RUNS, "-v")
+    place.command(0, f"{test_environment_evals.ID}[row1-run0]", *test_environment_evals.THREE_RUNS)
     place.command(0, "--osmosis-from=latest")
 
 

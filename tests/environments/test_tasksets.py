@@ -473,13 +473,19 @@ def test_files_of_verifiers_are_shown(workspace: Workspace) -> None:
     workspace.cli("show", "files").stdout.fnmatch_lines([f"{metadata.parent.name}: finished"])
 
 
+def write_like_verifiers(workspace: Workspace, folder: str, model: str, **env_args: Any) -> None:
+    """Write files as verifiers 0.1.14 does, of one rollout."""
+    asked = {"role": "user", "content": f"my-env {json.dumps(env_args)}: 6 * 7?"}
+    said = {"role": "assistant", "content": "taken over"}
+    line = {"example_id": 0, "prompt": [asked], "completion": [said], "metrics": {}, "error": None, "reward": 0.25}
+    metadata = {"env_id": "my-env", "env_args": env_args, "rollouts_per_example": 1, "model": model}
+    workspace.write(f"{folder}/metadata.json", json.dumps({**metadata, "version_info": {"vf_version": "0.1.14"}}))
+    workspace.write(f"{folder}/results.jsonl", f"{json.dumps(line)}\n")
+
+
 def test_rewards_in_files_of_verifiers_stay_until_they_are_scored_again(workspace: Workspace) -> None:
     page_environments.write(workspace.root, "my-env")
-    asked, said = ({"role": "user", "content": "my-env {}: 6 * 7?"}, {"role": "assistant", "content": "taken over"})
-    line = {"example_id": 0, "prompt": [asked], "completion": [said], "metrics": {}, "error": None, "reward": 0.25}
-    metadata = {"env_id": "my-env", "env_args": {}, "rollouts_per_example": 1, "model": "demo/arithmetic"}
-    workspace.write("vf/metadata.json", json.dumps({**metadata, "version_info": {"vf_version": "0.1.14"}}))
-    workspace.write("vf/results.jsonl", f"{json.dumps(line)}\n")
+    write_like_verifiers(workspace, "vf", "demo/arithmetic")
     command = ("--osmosis-env=my-env", "--osmosis-model=demo/arithmetic", "--osmosis-n=1", "--osmosis-run=x")
 
     workspace.run(*command, "--osmosis-resume-from=vf").stdout.fnmatch_lines(["*1 of 4 runs is from vf"])
