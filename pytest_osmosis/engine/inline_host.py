@@ -14,7 +14,7 @@ import queue
 import sys
 import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -184,11 +184,15 @@ class Unmonitored(LoopMonitor):
     def __init__(self, around: Around) -> None:
         super().__init__(lambda key, stack: None)
         self._around = around
+        self._entered = ExitStack()
 
-    @contextmanager
-    def running(self, code: MonitoredCode) -> Iterator[None]:
-        with super().running(code), self._around():
-            yield
+    def begin(self, code: MonitoredCode) -> None:
+        super().begin(code)
+        self._entered.enter_context(self._around())
+
+    def end(self) -> None:
+        self._entered.close()
+        super().end()
 
 
 class InlineConnection:

@@ -12,11 +12,11 @@ import asyncio
 import random
 import traceback
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, Self
 from uuid import uuid4
 
 from msgspec import Struct, field
@@ -37,7 +37,7 @@ from pytest_osmosis.host.slots import (
     StandbySlot,
     size_of,
 )
-from pytest_osmosis.judges.judge import KEY, JudgeClients, JudgeModel
+from pytest_osmosis.judges.judge import KEY, REQUESTS, JudgeClients, JudgeModel
 from pytest_osmosis.models import create, probe, retry
 from pytest_osmosis.models.base import ITEMS, ChatReply, ChatRequest, Message, Model, Usage
 from pytest_osmosis.models.own_loop import OWN_LOOP
@@ -385,12 +385,12 @@ class RolloutChat:
         """The items of answers that only OpenAI's Responses can represent, by the id of their first tool call."""
         self._counting = Lock()  # protects `totals`, which the endpoint's standby changes in its own thread
 
-    async def send(self, request: ChatRequest) -> ChatReply:
+    def send(self, request: ChatRequest) -> Awaitable[ChatReply]:
         if asyncio.get_running_loop() is not self.deadline.loop:
             raise RuntimeError(OTHER_LOOP)
         if self.slot.over:
             raise RuntimeError("ctx.chat was called after its rollout was over")
-        return await self._send(request, self._gateway.here, self.slot)
+        return self._send(request, self._gateway.here, self.slot)
 
     async def send_in_standby(self, request: ChatRequest) -> ChatReply:
         """Send a request from the standby's thread, while code holds the loop of the rollout."""
@@ -576,9 +576,10 @@ class JudgeGateway(Gateway):
 
 
 class ScoringRequests:
-    """The requests to judges of one call of a function (`judges.judge.Requests`).
+    """The requests to judges of one call of a function (`judges.judge.Requests`), which it asks through this host.
 
-    `slot` is the place of the scoring, which it releases while it only waits for retries.
+    As a context, it is the one in which the function is called. `slot` is the place of the scoring, which it releases
+    while it only waits for retries.
     """
 
     def __init__(self, gateway: JudgeGateway, key: Key, name: str, slot: RolloutSlot, deadline: Deadline) -> None:
@@ -595,8 +596,14 @@ class ScoringRequests:
         """False in a replay, which asks no judge."""
         return self._gateway.store is None or not self._gateway.store.is_replay
 
-    def end(self) -> None:
+    def __enter__(self) -> Self:
+        self._token = REQUESTS.set(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._over = True
+        REQUESTS.reset(self._token)
+        del self._token  # it has the context that has these requests
 
     async def send(self, judge: JudgeModel, request: ChatRequest, client: Model | None = None) -> ChatReply:
         """Return the reply, after retries, or from the store. The judge of the config has a `client` already."""

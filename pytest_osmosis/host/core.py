@@ -10,9 +10,8 @@ import asyncio
 import inspect
 import math
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from datetime import UTC, datetime
 from functools import partial
@@ -39,14 +38,13 @@ from pytest_osmosis.host.chat import (
     RolloutChat,
     ScoringRequests,
 )
-from pytest_osmosis.host.deadline import Deadline, Interrupted, LoopMonitor, MonitoredCode, running_task
+from pytest_osmosis.host.deadline import Deadline, LoopMonitor, MonitoredCode, running_task
 from pytest_osmosis.host.exchanges import HostExchanges
 from pytest_osmosis.host.host_endpoint import HostEndpoint, RolloutEndpoint
 from pytest_osmosis.host.loading import UserCode
 from pytest_osmosis.host.protocol import JUDGE, RUBRIC, EventSink, Key, RunRequest, ScoringFields, Setup, scoring_fields
 from pytest_osmosis.host.slots import HostLimits, RolloutSlot
 from pytest_osmosis.host.user_errors import Failure, reward_failure, rollout_failure, undescribed
-from pytest_osmosis.judges.judge import REQUESTS
 from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage, copied, own_copy, refused
 from pytest_osmosis.models.retry import DeniableModel
 from pytest_osmosis.record.run_id import RunId
@@ -78,7 +76,6 @@ OnError = Callable[[Key, BaseException], None]
 
 BRIEFLY_S = 2.0
 """The time for the description of an error, whose text user code may make."""
-RECURSION_LIMIT = 1000
 STUCK_AFTER = 5
 """Code that swallowed this many cancellations will not end by itself."""
 
@@ -106,6 +103,7 @@ class HostCore:
         self.closing = False
         self._setup = setup
         self._code = code
+        self._scored_at_once = code.scored_at_once if setup.scores_at_once else ()
         self._limits = limits
         self._monitor = monitor
         self._emit = events.emit
@@ -116,7 +114,6 @@ class HostCore:
         self._clients = clients
         self._judges = JudgeGateway(setup, limits, monitor.stalls, events, store)
         self._store = store
-        self._pid = os.getpid()
         self._sent_artifacts = seams.ArtifactSender(setup.artifacts, events) if setup.sends_artifacts else None
 
     async def perform(self, request: RunRequest) -> None:
@@ -147,10 +144,9 @@ class HostCore:
                 await self._send_artifacts(key)
             finally:
                 self._emit(rollout)
-        names = self._code.scored_at_once if self._setup.scores_at_once else ()
-        if rollout.get("boundary") is None and names:
+        if rollout.get("boundary") is None and self._scored_at_once:
             run = scoring_fields(key, rollout, request["ground_truth"], request["record"])
-            await self.score(names, [run])
+            await self.score(self._scored_at_once, [run])
 
     async def score(self, names: Sequence[str], runs: Sequence[ScoringFields]) -> None:
         """Score a run, or those of a row together, with each function. Emits `scoring` and `score` for each of both.
@@ -168,7 +164,7 @@ class HostCore:
                     for key in keys:
                         self._emit({"ev": "scoring", **key.to_json(), "name": name})
                     self._flush()
-                    events = await self._score_with(name, runs, slot)
+                    events = await self._score_with(name, runs, keys, slot)
                     events[0]["output"] = sink.take()
                 try:
                     if writes:
@@ -186,30 +182,19 @@ class HostCore:
         cassette, so do the judges that the function asks.
         """
         key = Key.of(request)
-        running = MonitoredCode(key, self._deadline(key, math.inf))
+        running = MonitoredCode(key, self._deadline(key, math.inf), self._monitor)
         asking: AbstractContextManager[object] = nullcontext()
         if self._store is not None and self._store.is_replay:
             slot = RolloutSlot(self._limits.scorings, self._limits.judge_requests, running.deadline)
-            asking = self._asking_judges(key, name, slot, running.deadline)
-        with asking, self._user_code(running):
+            asking = ScoringRequests(self._judges, key, name, slot, running.deadline)
+        with asking, running:
             reward = (await self._rewards(name, [request], running))[0]
         if isinstance(reward, BaseException):
             raise reward
         return reward
 
-    @contextmanager
-    def _asking_judges(self, key: Key, name: str, slot: RolloutSlot, deadline: Deadline) -> Iterator[ScoringRequests]:
-        """A context in which the function `name` asks its judges through this host."""
-        judges = ScoringRequests(self._judges, key, name, slot, deadline)
-        token = REQUESTS.set(judges)
-        try:
-            yield judges
-        finally:
-            judges.end()
-            REQUESTS.reset(token)
-
     async def _roll_out(self, request: RunRequest, chat: RolloutChat, endpoint: RolloutEndpoint) -> RolloutEvent:
-        running = MonitoredCode(chat.key, chat.deadline)
+        running = MonitoredCode(chat.key, chat.deadline, self._monitor)
         context = endpoint.context = self._context(request, chat, endpoint)
         failure: Failure | None = None
         told: RolloutOutput | None = None
@@ -221,7 +206,7 @@ class HostCore:
                 raise RuntimeError("this host only scores")
             with endpoint.current():
                 async with running.deadline:
-                    with self._user_code(running):
+                    with running:
                         output = await agent.roll(context)
                         messages = plain_messages(output.messages)
             environment = output.environment
@@ -261,10 +246,10 @@ class HostCore:
 
         It deals with objects of a rollout that failed, whose code may do anything now too.
         """
-        running = MonitoredCode(key, self._deadline(key, BRIEFLY_S))
+        running = MonitoredCode(key, self._deadline(key, BRIEFLY_S), self._monitor)
         try:
             async with running.deadline:
-                with self._user_code(running):
+                with running:
                     return call()
         except BaseException as worse:
             if self.closing:
@@ -283,13 +268,13 @@ class HostCore:
     def _context(self, request: RunRequest, chat: RolloutChat, endpoint: RolloutEndpoint) -> ChatContext:
         run = chat.key.run
 
-        async def send(
+        def send(
             messages: Sequence[Message], tools: Sequence[Mapping[str, Any]], sampling: Mapping[str, Any]
-        ) -> ChatReply:
-            self._end_forks()
+        ) -> Awaitable[ChatReply]:
+            self._monitor.end_forks()
             sampling = {**self._setup.sampling, **sampling}
             headers = sampling.pop("extra_headers", None) or {}
-            return await chat.send(
+            return chat.send(
                 ChatRequest(messages, tools, sampling, seed=request["seed"], run=str(run), headers=headers)
             )
 
@@ -307,17 +292,17 @@ class HostCore:
         )
 
     async def _score_with(
-        self, name: str, runs: Sequence[ScoringFields], slot: RolloutSlot
+        self, name: str, runs: Sequence[ScoringFields], keys: Sequence[Key], slot: RolloutSlot
     ) -> list[ScoreEvent | RemovalEvent]:
         """Return the events of the function `name`, which scores the runs together, under its own deadline.
 
         Only the first has the requests to judges.
         """
-        key = Key.of(runs[0])
+        key = keys[0]
         begun = perf_counter()
-        running = MonitoredCode(key, self._deadline(key, self._setup.grader_timeout_s))
+        running = MonitoredCode(key, self._deadline(key, self._setup.grader_timeout_s), self._monitor)
         slot.clock = running.deadline
-        with self._asking_judges(key, name, slot, running.deadline) as judges:
+        with ScoringRequests(self._judges, key, name, slot, running.deadline) as judges:
             try:
                 async with running.deadline:
                     rubric = self._code.rubric if name == RUBRIC else None
@@ -326,7 +311,7 @@ class HostCore:
                         ask = partial(judges.send, rubric.model, client=self._clients[JUDGE])
                         rewards = [await rubric.score(runs[0], ask, str(key.run))]
                     else:
-                        with self._user_code(running):
+                        with running:
                             rewards = await self._rewards(name, runs, running)
                     if judges.counts.unrecorded is not None:  # whatever the function made of it is no score
                         raise judges.counts.unrecorded
@@ -335,7 +320,7 @@ class HostCore:
                 if self.closing:
                     raise
                 outcomes = [await self._scoring_outcome(error, running, judges.counts)] * len(runs)
-        events = [_score_event(run, begun, name, outcome) for run, outcome in zip(runs, outcomes, strict=True)]
+        events = [_score_event(*scored, begun, name) for scored in zip(keys, runs, outcomes, strict=True)]
         if asked := judges.counts.to_json():
             events[0]["judges"] = asked
         return events
@@ -372,9 +357,8 @@ class HostCore:
         arguments = function.arguments(messages, request["n_prompt"], ground_truth, record, facts)
         if function.is_async:
             return reward_of(await function.function(**arguments))
-        with self._monitor.blocking(running):
-            value = function.function(**arguments)
-        if inspect.isawaitable(value):  # a decorator hid that the function is async
+        value = self._monitor.blocking(running, partial(function.function, **arguments))
+        if type(value) is not float and inspect.isawaitable(value):  # a decorator hid that the function is async
             value = await value
         return reward_of(value)
 
@@ -400,26 +384,6 @@ class HostCore:
             artifacts=Path(artifacts),
         )
         return await self._code.grader.grade(rollout)
-
-    @contextmanager
-    def _user_code(self, running: MonitoredCode) -> Iterator[None]:
-        """A context for user code. A process that the code forked must not leave it: it would act as a second host.
-
-        Nor may a recursion limit that is too low for ours.
-        """
-        with self._monitor.running(running):
-            try:
-                yield
-            finally:
-                self._end_forks()
-                if sys.getrecursionlimit() < RECURSION_LIMIT:
-                    sys.setrecursionlimit(RECURSION_LIMIT)
-        if running.interrupted_stack:
-            raise Interrupted  # the code may have swallowed the first one
-
-    def _end_forks(self) -> None:
-        if os.getpid() != self._pid:
-            os._exit(0)
 
     def _deadline(self, key: Key, budget_s: float) -> Deadline:
         def on_stuck(task: asyncio.Task[Any], times: int) -> None:
@@ -477,12 +441,12 @@ def _rollout_event(
 
 
 def _score_event(
-    run: ScoringFields, begun: float, name: str, outcome: Reward | ScoringError
+    key: Key, run: ScoringFields, outcome: Reward | ScoringError, begun: float, name: str
 ) -> ScoreEvent | RemovalEvent:
-    key, ms, truth = Key.of(run).to_json(), _ms_since(begun), run["ground_truth"]
+    fields, ms, truth = key.to_json(), _ms_since(begun), run["ground_truth"]
     if not isinstance(outcome, Reward):
-        return score_event(key, ms, {}, {name: outcome}, truth)
-    event = score_event(key, ms, {} if outcome.score is None else {name: outcome.score}, {}, truth)
+        return score_event(fields, ms, {}, {name: outcome}, truth)
+    event = score_event(fields, ms, {} if outcome.score is None else {name: outcome.score}, {}, truth)
     if outcome.metrics:
         event["metrics"] = {name: outcome.metrics}
     if outcome.reason:

@@ -17,6 +17,7 @@ would be left with its bookkeeping half done. Otherwise the next interrupt follo
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 import threading
@@ -24,13 +25,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic, sleep
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
 from pytest_osmosis.host.protocol import Key
 from pytest_osmosis.text.user_code import runs_user_code, user_stack
+
+T = TypeVar("T")
 
 CANCEL_AGAIN_S = 1.0
 """Code that swallows its cancellation is cancelled again after this long."""
@@ -199,20 +202,30 @@ class Interrupted(BaseException):
 
 
 class MonitoredCode(Struct):
-    """User code that runs for a run.
+    """User code that runs for a run, in a context that belongs to it, with every task that it starts there.
 
-    `inside` is True while the run's own task is in that code; tasks that it started and forgot belong to it even later.
     `tried_at` is the time of the first attempt to interrupt it, `interrupted_at` that of the last interrupt, and
-    `interrupted_stack` the stack that it hit ("" if none did).
+    `interrupted_stack` the stack that it hit ("" if none did): leaving the context then raises `Interrupted`.
     """
 
     key: Key
     deadline: Deadline
-    inside: bool = False
+    monitor: LoopMonitor
     tried_at: float | None = None
     interrupted_at: float = 0.0
     reported: bool = False
     interrupted_stack: str = ""
+
+    def __enter__(self) -> None:
+        self.monitor.begin(self)
+
+    def __exit__(self, kind: type[BaseException] | None, _error: object, _trace: object) -> None:
+        self.monitor.end()
+        if kind is None and self.interrupted_stack:
+            raise Interrupted  # the code may have swallowed the first one
+
+
+RECURSION_LIMIT = 1000
 
 
 class LoopMonitor:
@@ -224,7 +237,8 @@ class LoopMonitor:
     def __init__(self, on_stall: Callable[[Key, str], None]) -> None:
         self.stalls = StallTime()
         self._on_stall = on_stall
-        self._mains: WeakKeyDictionary[asyncio.Task[Any], MonitoredCode] = WeakKeyDictionary()
+        self._pid = os.getpid()
+        self._inside: dict[asyncio.Task[Any], MonitoredCode] = {}
         self._owners: WeakKeyDictionary[asyncio.Task[Any], MonitoredCode] = WeakKeyDictionary()
         self._blocking: MonitoredCode | None = None
         self._victim: MonitoredCode | None = None
@@ -243,20 +257,24 @@ class LoopMonitor:
         self._heartbeat()
         threading.Thread(target=self._run, name="osmosis-monitor", daemon=True).start()
 
-    @contextmanager
-    def running(self, code: MonitoredCode) -> Iterator[None]:
-        """A context whose code, and every task that it starts, belongs to `code`."""
-        task = running_task()
-        self._mains[task] = self._owners[task] = code
-        code.inside = True
-        try:
-            yield
-        finally:
-            code.inside = False
+    def begin(self, code: MonitoredCode) -> None:
+        """Let what the current task does from now on belong to `code`."""
+        self._inside[running_task()] = code
 
-    @contextmanager
-    def blocking(self, code: MonitoredCode) -> Iterator[None]:
-        """A context for synchronous code, which may use a loop of its own there (`asyncio.run`).
+    def end(self) -> None:
+        """Let what the current task does from now on belong to no run, with the recursion limit that our code needs."""
+        del self._inside[running_task()]
+        self.end_forks()
+        if sys.getrecursionlimit() < RECURSION_LIMIT:
+            sys.setrecursionlimit(RECURSION_LIMIT)
+
+    def end_forks(self) -> None:
+        """End this process if user code forked it: it would act as a second host."""
+        if os.getpid() != self._pid:
+            os._exit(0)
+
+    def blocking(self, code: MonitoredCode, call: Callable[[], T]) -> T:
+        """Call synchronous code, which may use a loop of its own (`asyncio.run`).
 
         `asyncio.run` refuses to run inside of a running loop. Without these private functions of asyncio every
         synchronous scorer that uses it would fail; tests/engine/test_engine_scoring.py notices.
@@ -266,7 +284,7 @@ class LoopMonitor:
         asyncio.tasks._leave_task(loop, task)
         asyncio._set_running_loop(None)
         try:
-            yield
+            return call()
         finally:
             asyncio._set_running_loop(loop)
             asyncio.tasks._enter_task(loop, task)
@@ -275,10 +293,14 @@ class LoopMonitor:
     def _task(self, loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
         parent = asyncio.current_task(loop)
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **options)
-        owner = self._owners.get(parent) if parent is not None else None
+        owner = self._owner(parent)
         if owner is not None:
             self._owners[task] = owner
         return task
+
+    def _owner(self, task: asyncio.Task[Any] | None) -> MonitoredCode | None:
+        """Return the code that a task is in, or that started it, even if that is over; None for our own code."""
+        return None if task is None else self._inside.get(task) or self._owners.get(task)
 
     def _heartbeat(self) -> None:
         with self._accounts:
@@ -303,13 +325,7 @@ class LoopMonitor:
         """Return the code that holds the loop, or None if it is our own or belongs to no run."""
         if self._blocking is not None:
             return self._blocking
-        task = asyncio.current_task(self._loop)
-        if task is None:
-            return None
-        owner = self._owners.get(task)
-        if owner is not None and self._mains.get(task) is owner and not owner.inside:
-            return None
-        return owner
+        return self._owner(asyncio.current_task(self._loop))
 
     def _overdue(self, now: float) -> MonitoredCode | None:
         """If the loop is late, charge the code that holds it, and return that code if its time is over."""

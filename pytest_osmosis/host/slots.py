@@ -141,7 +141,10 @@ class ResizableSemaphore:
         return self.held < self.limit and not self._waiters
 
     async def acquire(self) -> None:
-        await self.wait_for(self.join_queue())
+        if self.free:
+            self._hold()
+        else:
+            await self.wait_for(self.join_queue())
 
     def join_queue(self) -> Waiter:
         """Return a new waiter, which is done already if nothing has to be waited for."""

@@ -196,13 +196,10 @@ class LightModel(HttpModel):
         self._headers = merged(ours, target.headers)
         self._sendable: dict[str, Any] = {}
 
-    async def _send(self, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
-        return await self._post(self._url, body, headers)
-
-    async def _post(self, url: str, body: bytes, headers: Mapping[str, Any]) -> tuple[int, str]:
+    async def _send(self, body: bytes, headers: Mapping[str, Any], url: str | None = None) -> tuple[int, str]:
         try:
             async with self._opened().post(
-                url,
+                url or self._url,
                 data=body,
                 headers=self._checked(headers),
                 timeout=TIMEOUT,

@@ -48,10 +48,10 @@ class TokenModel(LightModel):
         body = {**request_body(request, self.target), **ASKED}
         ids = await self._prompt_ids(request, body)
         if ids is None:
-            status, text = await self._post(self._url, encoded(body), self._headers_of(request))
+            status, text = await self._send(encoded(body), self._headers_of(request))
         else:
             whole = encoded({**body, "tokens": ids})
-            status, text = await self._post(f"{self._url}{TOKENS_PATH}", whole, self._headers_of(request))
+            status, text = await self._send(whole, self._headers_of(request), f"{self._url}{TOKENS_PATH}")
         reply = read_reply(status, text, self.target, self._failures)
         self._remember(request, reply, json_object(status, text, self._failures))
         return reply
@@ -84,7 +84,7 @@ class TokenModel(LightModel):
         return ids[1:] if ids[:1] == [last] else ids
 
     async def _tokenized(self, body: Mapping[str, Any], request: ChatRequest) -> list[int]:
-        status, text = await self._post(self._tokenize_url, encoded(body), self._headers_of(request))
+        status, text = await self._send(encoded(body), self._headers_of(request), self._tokenize_url)
         tokens = json_object(status, text, self._failures)["tokens"]
         if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
             raise ValueError("tokens must be a list of integers")

@@ -64,6 +64,8 @@ def reward_of(value: object) -> Reward:
 
     Of an object only the attributes in `KEYS` are read. Raises `UserValueFault` for anything else, NaN and infinities.
     """
+    if type(value) is float:
+        return Reward(number_of(value))
     if isinstance(value, Mapping):
         return _reward(_checked(value))
     score = _ABSENT if isinstance(value, type) else getattr(value, "score", _ABSENT)

@@ -143,8 +143,10 @@ def refusal_of(message: Mapping[str, Any]) -> str | None:
     >>> refusal_of({"role": "assistant", "content": [{"type": "refusal", "refusal": "I will not"}]})
     'I will not'
     """
-    texts = [message.get("refusal"), *(part.get("refusal") for part in _blocks(message))]
-    return next((text for text in texts if isinstance(text, str) and text), None)
+    for text in [message.get("refusal"), *[part.get("refusal") for part in _blocks(message)]]:
+        if isinstance(text, str) and text:
+            return text
+    return None
 
 
 def prompt_length(prompt: Sequence[Mapping[str, Any]], conversation: Sequence[Mapping[str, Any]]) -> int:
@@ -159,12 +161,10 @@ def prompt_length(prompt: Sequence[Mapping[str, Any]], conversation: Sequence[Ma
     >>> prompt_length([question, answer], [question, answer])
     2
     """
-    pairs = zip(prompt, conversation, strict=False)
-    same = (one == other or _identity(one) == _identity(other) for one, other in pairs)
-    n_equal = next((index for index, is_same in enumerate(same) if not is_same), None)
-    if n_equal is None:
-        return min(len(prompt), len(conversation))
-    return max(n_equal, _end_of_prompt([*map(_identity, prompt)], [*map(_identity, conversation)]))
+    for n_equal, (one, other) in enumerate(zip(prompt, conversation, strict=False)):
+        if one != other and _identity(one) != _identity(other):
+            return max(n_equal, _end_of_prompt([*map(_identity, prompt)], [*map(_identity, conversation)]))
+    return min(len(prompt), len(conversation))
 
 
 def _end_of_prompt(prompt: Sequence[str], conversation: Sequence[str]) -> int:

@@ -161,7 +161,7 @@ def test_a_monitored_task_is_freed_after_its_end() -> None:
     async def under_a_deadline() -> None:
         within = deadline()
         async with within:
-            with monitor.running(MonitoredCode(Key(RunId(0, 0), 1), within)):
+            with MonitoredCode(Key(RunId(0, 0), 1), within, monitor):
                 await asyncio.sleep(0)
 
     async def ended() -> weakref.ref[asyncio.Task[None]]:

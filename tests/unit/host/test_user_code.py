@@ -138,6 +138,8 @@ async def test_an_environment_is_released_though_a_client_cannot_be_closed(monke
     released = []
 
     class Environment:
+        is_grouped = False
+
         async def close(self) -> None:
             released.append(self)
 
