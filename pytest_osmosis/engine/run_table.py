@@ -284,6 +284,8 @@ Place = Literal["host", "scorer"]
 class Stage(Enum):
     """The stages of a run. While it is queued or done, only its `RunId` is kept."""
 
+    __hash__ = object.__hash__  # that of enums is written in Python
+
     QUEUED = "queued"
     HANDED_OUT = "handed out: a host has its request and has not told that it began"
     ROLLING = "rolling: a host rolls it out"

@@ -251,8 +251,8 @@ class ItemHooks:
 
 def may_run(item: pytest.Item) -> bool:
     """Return False for a test that skip, skipif or xfail(run=False) keeps from running: no rollout is paid for it."""
-    if not item.config.pluginmanager.hasplugin("skipping"):  # then marks keep nothing from running
-        return True
+    if next(item.iter_markers(), None) is None or not item.config.pluginmanager.hasplugin("skipping"):
+        return True  # without that plugin, marks keep nothing from running
     try:
         if evaluate_skip_marks(item) is not None:
             return False

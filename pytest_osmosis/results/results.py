@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -30,7 +31,7 @@ from pytest_osmosis.record.lifecycle import Lifecycle, Stop, StopReason, ending_
 from pytest_osmosis.record.manifest import Manifest
 from pytest_osmosis.record.plan import Shard
 from pytest_osmosis.record.run_id import ModelTag, RunId
-from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord
+from pytest_osmosis.record.run_record import INFRASTRUCTURE, RunRecord, Status
 from pytest_osmosis.results.totals import (
     CassetteUse,
     JudgeTotals,
@@ -238,9 +239,13 @@ class Results(Struct, frozen=True, dict=True):
         """Return in one line why a run did not pass, "" if it did."""
         return self.reasons.get(record.run) or reason_of(record, self.pass_rule)
 
-    def count(self, status: str) -> int:
-        """Return the number of runs with a status: "finished", "failed", "skipped" or "pending"."""
-        return sum(record.status == status for record in self.records)
+    @functools.cached_property
+    def _by_status(self) -> Counter[Status]:
+        return Counter(record.status for record in self.records)
+
+    def count(self, status: Status) -> int:
+        """Return the number of runs with a status."""
+        return self._by_status[status]
 
     @property
     def decided(self) -> bool:

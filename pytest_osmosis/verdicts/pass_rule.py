@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -36,7 +37,7 @@ def score_floor(scores: Iterable[float]) -> float:
     return min([0.0, *scores])
 
 
-class PassRule(Struct, frozen=True):
+class PassRule(Struct, frozen=True, dict=True):
     """The functions and thresholds that decide whether a run passed.
 
     `pass_threshold` is for functions that `thresholds` does not name. `decide` is "all", "any", or one function.
@@ -63,7 +64,7 @@ class PassRule(Struct, frozen=True):
         }
         return {**stored, "score_ranges": dict(self.score_ranges)} if self.score_ranges else stored
 
-    @property
+    @functools.cached_property
     def deciding(self) -> tuple[str, ...]:
         return self.scorers if self.decide in ("all", "any") else (self.decide,)
 
