@@ -169,8 +169,7 @@ class ControllerPlugin:
             if report.failed or (report.passed and report.when == "call") or hasattr(report, "wasxfail"):
                 self.evals.end.reported.add(eval_id_of(report.nodeid))
         self._n_failures += report.failed
-        maxfail = self.config.getoption("maxfail")
-        if report.failed and self._n_failures == maxfail:
+        if report.failed and self._n_failures == (maxfail := self.config.getoption("maxfail")):
             self.evals.queue.stop("maxfail", f"stopped by {ungrouped(report.nodeid)} (--maxfail={maxfail})")
             if self.distributed:  # xdist waits for the tests that its workers have begun
                 self.evals.queue.end_early()

@@ -12,6 +12,7 @@ import gc
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -125,7 +126,6 @@ class EvalItem(pytest.Item):
         self.answer: Answer | None = None
         self._fetch = fetch
         self._hooks = hooks
-        self.add_marker(MARK)
         if (keyword := plan.name.translate(SWEPT)) != plan.name:
             self.extra_keyword_matches.add(keyword)
 
@@ -244,15 +244,45 @@ class ItemHooks:
         self._without = [plugin for name in UNNEEDED if (plugin := manager.get_plugin(name)) is not None]
 
     def __getattr__(self, name: str) -> Any:
-        caller = self._manager.subset_hook_caller(name, remove_plugins=self._without)
+        caller: Any = self._manager.subset_hook_caller(name, remove_plugins=self._without)
+        if name.startswith("pytest_runtest_") and hasattr(caller, "_hookexec"):
+            caller = ItemHook(getattr(self._manager.hook, name), caller)
         setattr(self, name, caller)
         return caller
 
 
+class ItemHook:
+    """One of these hooks. pluggy picks its plugins anew at each of the 12 calls for a test; this, once they change.
+
+    The private `_hookexec` calls them. Without it pluggy's own is used; with other parameters all tests of evals fail.
+    """
+
+    def __init__(self, whole: Any, part: Any) -> None:
+        self._whole = whole
+        self._part = part
+        self._of_all: Sequence[object] | None = None
+        self._execute = partial(whole._hookexec, whole.name)
+        self._firstresult = part.spec is not None and part.spec.opts.get("firstresult", False)
+
+    def __call__(self, **arguments: object) -> Any:
+        if (of_all := self._whole.get_hookimpls()) != self._of_all:
+            self._of_all, self._chosen = of_all, self._part.get_hookimpls()
+        return self._execute(self._chosen, arguments, self._firstresult)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._part, name)
+
+
+KEEPING = frozenset({"skip", "skipif", "xfail"})
+"""The marks that may keep a test from running."""
+
+
 def may_run(item: pytest.Item) -> bool:
     """Return False for a test that skip, skipif or xfail(run=False) keeps from running: no rollout is paid for it."""
-    if next(item.iter_markers(), None) is None or not item.config.pluginmanager.hasplugin("skipping"):
-        return True  # without that plugin, marks keep nothing from running
+    if KEEPING.isdisjoint([mark.name for mark in item.iter_markers()]):
+        return True
+    if not item.config.pluginmanager.hasplugin("skipping"):  # then marks keep nothing from running
+        return True
     try:
         if evaluate_skip_marks(item) is not None:
             return False
@@ -323,6 +353,7 @@ class EvalFiles:
         # pytest itself would give a file outside its rootdir an empty node id
         file: EvalFile = EvalFile.from_parent(parent, path=file_path, nodeid=file_id(parent.config, file_path))
         file.plans, file.fetch, file.inline = plans, self._fetch, self._inline
+        file.add_marker(MARK)  # and so its tests have it
         return [file]
 
     @pytest.hookimpl(optionalhook=True, tryfirst=True)
