@@ -10,23 +10,12 @@ import struct
 from pathlib import Path
 
 ADDED = """
-import mmap, os, struct, threading, time
+import mmap, os, struct, time
 
 with open(os.environ["TEST_CLOCK"], "r+b") as file:
     added = mmap.mmap(file.fileno(), 0)
-real, sleep = time.monotonic, time.sleep
+real = time.monotonic
 time.monotonic = lambda: real() + struct.unpack_from("d", added)[0]
-
-with open(os.environ["TEST_CLOCK"] + f"-{os.getpid()}", "w+b") as file:
-    file.truncate(8)
-    looks = mmap.mmap(file.fileno(), 0)
-
-def sleep_and_count(seconds):
-    if threading.current_thread().name == "osmosis-monitor":
-        struct.pack_into("q", looks, 0, struct.unpack_from("q", looks)[0] + 1)
-    sleep(seconds)
-
-time.sleep = sleep_and_count
 """
 
 HANGS = """
@@ -62,7 +51,7 @@ class HostClock:
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
         (folder / "sitecustomize.py").write_text(ADDED, encoding="utf-8")
-        self._path = path = folder / "added"
+        path = folder / "added"
         path.write_bytes(struct.pack("d", 0.0))
         with path.open("r+b") as file:
             self._added = mmap.mmap(file.fileno(), 0)
@@ -71,7 +60,3 @@ class HostClock:
     def advance(self, seconds: float) -> None:
         (added,) = struct.unpack_from("d", self._added)
         struct.pack_into("d", self._added, 0, added + seconds)
-
-    def looks(self, pid: int) -> int:
-        """Return how often the monitor of a host has looked what holds its loop."""
-        return int(struct.unpack("q", Path(f"{self._path}-{pid}").read_bytes())[0])

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from pytest_osmosis.text.chat_messages import blocks_in
 from tests.engine.evaluating import Live, Workspace, evaluated
-from tests.servers import Behaviour, ChatServer, Exchange, reply, slow, status, together
+from tests.servers import Behaviour, ChatServer, Exchange, reply, slow, status
 
 pytestmark = pytest.mark.slow
 
@@ -179,15 +179,6 @@ def test_the_model_of_a_judge_is_probed_before_the_first_run(questions: Workspac
 
     assert live.stop.text.startswith("the judge: the test request failed: ")
     assert [record.rolled for record in live.results.records] == [False] * ROWS
-
-
-def test_requests_to_judges_have_a_bound_of_their_own(questions: Workspace) -> None:
-    live, server = judged_by(
-        questions, together(2, reply(RIGHT)), judge={"votes": 5}, evaluation={"batch_size": 2, "n": 2}
-    )
-
-    assert set(live.kinds()) == {"passed"}
-    assert server.max_in_flight == 2
 
 
 @pytest.mark.parametrize(("limits", "runs"), [({"max_tokens": 240}, 11), ({"max_cost_usd": 60e-6}, 6)], ids=str)

@@ -341,14 +341,6 @@ def test_a_session_says_when_it_began_and_how_it_ended(workspace: Workspace) -> 
     assert (ended["status"], ended["reason"]) == ("finished", None)
 
 
-def test_a_session_that_never_begins_leaves_an_empty_journal(workspace: Workspace) -> None:
-    live = Live(workspace.config(None))
-    live.run.engine.loaded()
-    live.run.engine.close()
-
-    assert kinds(live) == []
-
-
 REWARDS = """
 import os, signal
 from helper import right

@@ -472,15 +472,6 @@ def test_a_rescoring_knows_of_each_run_what_its_journal_says(make: Make, tmp_pat
     assert third.loop.recorder.ledger.records == told
 
 
-def test_messages_of_a_closing_host_count(make: Make) -> None:
-    stepped = make(1).begin()
-    host = stepped.host("host")
-    stepped.after(host.starts, RUN)
-    host.last = lambda: host.rolls(RUN)
-    stepped.end()
-    assert stepped.events("rollout")
-
-
 @pytest.mark.parametrize("gives_back", [True, False])
 def test_what_a_host_has_at_the_end_is_lost_unless_it_gives_it_back(make: Make, gives_back: bool) -> None:
     stepped = make().begin()
@@ -721,14 +712,20 @@ def test_rollouts_that_began_under_a_higher_limit_may_be_in_flight(make: Make) -
     assert (stepped.limits(), stepped.loop.most_in_flight) == ([1], 3)
 
 
-def test_a_run_that_its_grader_removes_adds_nothing_to_the_scores(make: Make) -> None:
-    stepped = make(2).begin()
-    stepped.after(stepped.host("host").rolls_out, *stepped.runs)
+def test_the_sum_of_scores_so_far_takes_a_failure_for_the_lowest_and_leaves_out_a_run_that_was_removed(
+    make: Make,
+) -> None:
+    stepped = make().begin()
+    failed, removed, high, low = stepped.runs
+    stepped.host("host").starts(failed)
+    stepped.host("host").rolls(failed, boundary="agent", error="crashed", details="")
+    stepped.after(stepped.host("host").rolls_out, removed, high, low)
     scored: dict[str, Any] = {"ms": 1.0, "errors": {}, "output": {}}
-    stepped.after(stepped.host("scorer").say, "score", stepped.runs[1], scores={"exact": -0.5}, **scored)
-    stepped.after(stepped.host("scorer").say, "score", RUN, scores={}, removed=True, name="exact", **scored)
+    for run, score in ((high, 0.25), (low, -0.5)):
+        stepped.after(stepped.host("scorer").say, "score", run, scores={"exact": score}, **scored)
+    stepped.after(stepped.host("scorer").say, "score", removed, scores={}, removed=True, name="exact", **scored)
     progress = stepped.loop.recorder.reports.progress
-    assert (progress.removed, progress.score) == (1, -0.5)
+    assert (progress.removed, progress.score) == (1, 0.25 - 0.5 - 0.5)
 
 
 def test_an_eval_that_is_decided_has_finished_without_a_reason(make: Make) -> None:

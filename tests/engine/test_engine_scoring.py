@@ -70,41 +70,6 @@ async def later(messages):
     assert len(pids) == 2, "sync functions score in a process of their own"
 
 
-VALUES = {
-    "None": "must return a number, got NoneType",
-    "1 / 0": "ZeroDivisionError: division by zero",
-    "sys.exit(3)": "SystemExit: 3",
-}
-
-
-NUMBERS = """
-from fractions import Fraction
-class Scalar:
-    shape = ()
-    def item(self): return 0.5
-def good(solution_str): return True
-def a_fraction(solution_str): return Fraction(1, 4)
-def a_scalar(solution_str): return Scalar()
-"""
-
-
-def test_an_invalid_score_is_an_error_of_that_function_only(workspace: Workspace) -> None:
-    names = [f"bad{index}" for index in range(len(VALUES))]
-    code = NUMBERS
-    for name, value in zip(names, VALUES, strict=True):
-        code += f"def {name}(solution_str):\n    return {value}\nasync def a{name}(solution_str):\n    return {value}\n"
-    everyone = ["good", "a_fraction", "a_scalar", *names, *(f"a{name}" for name in names)]
-    live = scored_by(workspace, code, *everyone, scoring={"decide": "rewards:good"}, data={"rows": "0"})
-    record = live.record(0)
-    assert live.kinds() == ["passed"], "functions that do not decide harm nothing"
-    assert record.scores == {"rewards:good": 1.0, "rewards:a_fraction": 0.25, "rewards:a_scalar": 0.5}
-    for name, fault in zip(names, VALUES.values(), strict=True):
-        assert fault in record.scorer_errors[f"rewards:{name}"].message
-        assert fault in record.scorer_errors[f"rewards:a{name}"].message
-    assert "return 1 / 0" in record.scorer_errors["rewards:bad1"].details
-    assert not record.scorer_errors["rewards:bad0"].details
-
-
 def test_each_mode_gets_its_arguments_and_only_those_it_takes(workspace: Workspace) -> None:
     """Async objects, and async functions that decorators hide, are awaited."""
     workspace.rows([{"user_prompt": "row 0", "ground_truth": "42", "level": 3}])
@@ -215,26 +180,6 @@ async def later(messages):
 """
     live = scored_by(workspace, code, "sync", "later", data={"rows": "0"})
     assert live.kinds() == ["passed"]
-
-
-def test_the_sum_of_scores_so_far_takes_a_crash_for_the_lowest_score(workspace: Workspace) -> None:
-    workspace.agent(
-        """
-        async def rollout(ctx):
-            if ctx.row_index % 2:
-                raise ValueError("crashed")
-            return [*ctx.prompt, (await ctx.chat(ctx.prompt)).message]
-        """
-    )
-    code = """
-def low(messages):
-    return -0.5 if "2" in messages[0]["content"] else 0.25
-"""
-
-    live = scored_by(workspace, code, "low", evaluation={"batch_size": 1})
-
-    mean = live.results.by_function["rewards:low"].mean
-    assert live.run.engine.progress.score / 4 == mean == (0.25 - 0.5 - 0.5 - 0.5) / 4
 
 
 CHAT = [
@@ -358,18 +303,6 @@ def test_an_answer_from_memory_in_an_outage_measures_nothing(workspace: Workspac
     assert live.record(0).boundary == "provider"
     assert "501" in str(live.record(0).error)
     assert str(live.record(0).error).endswith("; the agent returned without an answer of the model")
-
-
-def test_at_most_twice_batch_size_runs_begin_while_runs_wait_for_retries(workspace: Workspace) -> None:
-    workspace.rows([{"user_prompt": f"row {index}", "ground_truth": "42"} for index in range(8)])
-    with ChatServer(status(429, retry_after="300")) as server:
-        with running(workspace.config(server, evaluation={"batch_size": 2})) as live:
-            live.wait_for(lambda: live.run.engine.progress.retrying == 4)
-            assert live.run.engine.progress.in_flight == 0
-            server.wait_for(lambda server: server.in_flight == 0 and len(server.requests) == 4)
-            live.run.engine.stop("interrupt", "enough")
-            live.wait_for(lambda: len(live.told) == 4)
-        assert asked_rows(server) == {0: 1, 1: 1, 2: 1, 3: 1}
 
 
 UNANSWERED: dict[str, tuple[list[Behaviour], str, str]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import weakref
 
@@ -35,51 +34,33 @@ async def waits(within: Deadline) -> None:
         await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize("swallowed_by", ["nothing", "an error", "a return"])
-async def test_the_deadline_expires_whatever_the_code_does_with_its_cancellation(swallowed_by: str) -> None:
-    async def swallow() -> None:
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            if swallowed_by == "an error":
-                raise ValueError from None
-            if swallowed_by == "nothing":
-                raise
-
-    async def inside() -> None:
-        async with deadline():
-            await swallow()
-
-    clock, task = LoopClock(), asyncio.create_task(inside())
-    await settled()
-    await clock.advance(BUDGET_S)
-    error = await raised_by(DeadlineExpired, ended(task))
-    assert task.cancelling() == 0, "the cancellation is used up"
-    if swallowed_by == "nothing":
-        assert isinstance(error.__cause__, asyncio.CancelledError)
-
-
-async def test_code_that_swallows_cancellations_is_cancelled_again_and_reported() -> None:
+@pytest.mark.parametrize("does", ["passes it on", "raises an error", "returns", "waits on"])
+async def test_the_deadline_expires_whatever_the_code_does_with_its_cancellation(does: str) -> None:
+    """Code that waits on is cancelled again, and reported."""
     stuck: list[int] = []
-    resists = True
 
     async def inside() -> None:
         async with deadline(stuck=stuck):
-            while resists:
-                with contextlib.suppress(asyncio.CancelledError):
+            while len(stuck) < 2:
+                try:
                     await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    if does == "raises an error":
+                        raise ValueError from None
+                    if does == "passes it on":
+                        raise
+                    if does == "returns":
+                        return
 
     clock, task = LoopClock(), asyncio.create_task(inside())
     await settled()
-    await clock.advance(BUDGET_S)
-    for _ in range(2):
-        await clock.advance(CANCEL_AGAIN_S)
-    resists = False
-    assert stuck == [1, 2]
-    await clock.advance(CANCEL_AGAIN_S)
-    with pytest.raises(DeadlineExpired):
-        await ended(task)
-    assert stuck == [1, 2, 3]
+    for seconds in (BUDGET_S, CANCEL_AGAIN_S, CANCEL_AGAIN_S):
+        await clock.advance(seconds)
+    error = await raised_by(DeadlineExpired, ended(task))
+    assert task.cancelling() == 0, "the cancellation is used up"
+    assert stuck == ([1, 2] if does == "waits on" else [])
+    if does == "passes it on":
+        assert isinstance(error.__cause__, asyncio.CancelledError)
 
 
 async def test_pauses_and_stalls_do_not_count_but_stalls_that_the_run_caused_do_even_during_a_pause() -> None:

@@ -100,20 +100,21 @@ def test_a_change_of_what_rolls_out_changes_the_digest_of_its_file_and_one_of_wh
     assert {name for name in after if after[name] != before[name]} == ({file} if rolls_out else set())
 
 
-@pytest.mark.parametrize("taking", ["from main import bonus\n", "import main\nmain.bonus\n", "from main import *\n"])
-def test_a_part_that_another_file_takes_rolls_out_too(folder: Path, taking: str) -> None:
-    with (folder / "deeper.py").open("a") as deeper:
-        deeper.write(taking)
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("deeper.py", "def", "from main import bonus\ndef"),
+        ("deeper.py", "def", "import main\nmain.bonus\ndef"),
+        ("deeper.py", "def", "from main import *\ndef"),
+        ("main.py", "tools.call(SYSTEM, json)", "MyGrader().grade(tools.call(SYSTEM, json))"),
+    ],
+)
+def test_a_part_that_another_file_takes_or_the_agent_calls_rolls_out_although_it_scores(
+    folder: Path, file: str, old: str, new: str
+) -> None:
+    replaced(folder / file, old, new)
     before = code_in(folder)
     replaced(folder / "main.py", "return weigh(text)", "return 2 * weigh(text)")
-
-    assert code_in(folder)["main.py"] != before["main.py"]
-
-
-def test_a_function_that_the_agent_calls_rolls_out_although_it_scores(folder: Path) -> None:
-    replaced(folder / "main.py", "tools.call(SYSTEM, json)", "MyGrader().grade(tools.call(SYSTEM, json))")
-    before = code_in(folder)
-    replaced(folder / "main.py", 'bonus(ctx.text) * WEIGHTS["right"]', "0.5")
 
     assert code_in(folder)["main.py"] != before["main.py"]
 

@@ -81,26 +81,6 @@ async def test_waiters_are_served_in_order() -> None:
     assert semaphore.held == 2
 
 
-async def test_a_rollout_that_waits_for_a_retry_releases_its_slot_and_continues_before_new_rollouts() -> None:
-    host = FakeHost(1)
-    slot, clock = host.begin()
-    go = asyncio.Event()
-    task = asyncio.create_task(retried(slot, go))
-    await settled()
-    assert (host.slots.held, host.requests.held, clock.running) == (0, 0, True)
-    other, _ = host.begin()
-    go.set()
-    await settled()
-    assert not task.done()
-    assert not clock.running, "waiting for the slot is not its own clock"
-    assert not host.slots.begin()
-    other.end()
-    await task
-    assert (host.slots.held, clock.running) == (1, True)
-    slot.end()
-    assert (host.slots.held, host.slots.begun) == (0, 0)
-
-
 async def test_a_cancelled_wait_takes_the_slot_at_once() -> None:
     host = FakeHost(1)
     slot, clock = host.begin()

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
 
@@ -28,7 +29,7 @@ from pytest_osmosis.host.user_errors import broken
 from pytest_osmosis.record.run_id import RunId
 from pytest_osmosis.rewards.graders import eval_function
 from pytest_osmosis.rollouts.agents import ChatContext
-from tests.servers import ChatServer, reply, slow
+from tests.servers import ChatServer, never, reply, slow
 from tests.unit.host.core_host import core_host
 
 GOOD = json.dumps({"score": 1, "explanation": "right"})
@@ -119,6 +120,26 @@ async def test_an_error_that_nobody_can_look_at_is_the_error_of_its_run(error: t
 
     assert (rolled["boundary"], rolled["error"].partition(":")[0]) == ("agent", error.__name__)
     assert scored["errors"]["rewards:score"]["message"].partition(":")[0] == error.__name__
+
+
+async def test_an_invalid_score_is_told_without_a_traceback_and_harms_no_other_function() -> None:
+    def invalid(solution_str: str) -> Any:
+        return None
+
+    def breaks(solution_str: str) -> float:
+        return 1 / 0
+
+    def scalar(solution_str: str) -> Any:
+        return SimpleNamespace(shape=(), item=lambda: 0.5)
+
+    functions = tuple(eval_function(each.__name__, each) for each in (invalid, breaks, scalar))
+    async with core_host(never(), functions=functions) as host:
+        host.score(0, "invalid", "breaks", "scalar")
+        await host.heard("score", 0, scores={"scalar": 0.5})
+        first, second, _ = (event["errors"] for event in host.events if event["ev"] == "score")
+    assert first == {"invalid": {"message": "must return a number, got NoneType: None", "details": ""}}
+    assert second["breaks"]["message"] == "ZeroDivisionError: division by zero"
+    assert "return 1 / 0" in second["breaks"]["details"]
 
 
 def test_a_bug_that_follows_from_such_an_error_is_reported() -> None:
