@@ -1,7 +1,7 @@
 """Ray clusters whose nodes are processes on this machine: a head without CPUs, for the driver, and others for hosts.
 
 All processes of a cluster carry a mark in their environment. By it those are found that Ray leaves behind, and hosts.
-Under pytest a cluster starts only for a test that is marked `ray`: it costs seconds of CPU, and much memory.
+A cluster costs seconds of CPU, and much memory: its tests are marked `ray`.
 """
 
 from __future__ import annotations
@@ -42,24 +42,6 @@ SETTINGS = {
     "RAY_DEDUP_LOGS": "0",
     "RAY_health_check_timeout_ms": "60000",  # a node that gets no CPU for ten seconds is not dead
 }
-
-
-class Permit:
-    """Says if clusters may start. Under pytest the conftest of this folder gives leave to tests marked `ray`."""
-
-    is_given = False
-
-    def check(self) -> None:
-        test = os.environ.get("PYTEST_CURRENT_TEST")
-        if test is not None and not self.is_given:
-            raise RuntimeError(
-                f"{test} starts a Ray cluster, and is not marked ray. Mark it ray and slow, or do without Ray: "
-                "tests/cluster/simulated.py has a cluster in one thread, tests/cluster/rayless.py a bridge with real "
-                "hosts."
-            )
-
-
-PERMIT = Permit()
 
 
 class RayCluster:
@@ -153,10 +135,6 @@ class RayCluster:
         """The ids of all nodes that were started and not removed."""
         return {node.node_id for node in (self._cluster.head_node, *self.workers)}
 
-    def hosts_of(self, root: Path) -> set[int]:
-        """Return the processes of hosts and scorers whose workspace is `root`."""
-        return {pid for pid in self.pids(HOST) if _folder_of(pid) == str(root)}
-
     @staticmethod
     def placed(hosts: ClusterHosts) -> tuple[int, int]:
         """Count the hosts, without scorers, that have a place, and their nodes."""
@@ -173,7 +151,6 @@ class RayCluster:
 @contextmanager
 def ray_cluster(*nodes: int, with_dashboard: bool = False) -> Iterator[RayCluster]:
     """Start a cluster with a node for each number of CPUs, and end it. Dashboards get ports that are free."""
-    PERMIT.check()
     from ray.cluster_utils import Cluster
 
     folder = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp"))  # names of sockets must be short
@@ -190,7 +167,6 @@ def ray_cluster(*nodes: int, with_dashboard: bool = False) -> Iterator[RayCluste
 @contextmanager
 def head_by_command(home: Path) -> Iterator[dict[str, str]]:
     """Start the head of a cluster, with one CPU, by `ray start` as a user with that home does. Yield its variables."""
-    PERMIT.check()
     folder, mark = Path(tempfile.mkdtemp(prefix="ray", dir="/tmp")), uuid.uuid4().hex
     environ = {**SETTINGS, "RAY_TMPDIR": str(folder), MARK: mark, "HOME": str(home)}
     options = ["--head", "--port=0", "--num-cpus=1", "--include-dashboard=false", "--dashboard-agent-listen-port=0"]
@@ -269,12 +245,6 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
 def _read(pid: int, name: str) -> str:
     with contextlib.suppress(OSError):
         return (Path("/proc") / str(pid) / name).read_bytes().decode("utf-8", errors="replace")
-    return ""
-
-
-def _folder_of(pid: int) -> str:
-    with contextlib.suppress(OSError):
-        return str((Path("/proc") / str(pid) / "cwd").readlink())
     return ""
 
 

@@ -186,22 +186,6 @@ def listened() -> Iterator[Ear]:
         until(lambda: ear.hushed() and set(threading.enumerate()) <= before, "for the end of its threads")
 
 
-def test_a_host_loads_code_rolls_out_and_closes(ear: Ear, workspace: Workspace) -> None:
-    workspace.agent("""
-        print("out of", ctx.row_index)
-        os.write(2, b"to the log")
-        return [*ctx.prompt, {"role": "assistant", "content": os.environ["ANSWER"]}]
-    """)
-    ear.open(7, workspace.setup(), environ={"ANSWER": "42"})
-    ear.run(7, 0, 1)
-    rollouts = ear.until_event(7, "rollout", 2)
-    ear.send(7, {"op": "close"})
-    assert ear.until_death(7) == {"how": "exit status 0", "by": "host"}
-    assert {event["row"]: event["output"]["stdout"] for event in rollouts} == {0: "out of 0\n", 1: "out of 1\n"}
-    assert ear.log(7) == b"to the log" * 2
-    assert not is_running(ear.pid(7))
-
-
 def test_death_comes_after_everything_that_a_host_wrote(ear: Ear, workspace: Workspace) -> None:
     workspace.agent("""
         await ctx.chat(ctx.prompt)
@@ -235,12 +219,17 @@ def test_a_process_that_leaves_the_group_and_holds_the_log_delays_no_death(ear: 
 def test_large_conversations_come_whole_in_replies_that_ray_keeps_out_of_its_store(
     ear: Ear, workspace: Workspace
 ) -> None:
+    """A host waits for its reader once four megabytes wait."""
     workspace.agent("""
         return [*ctx.prompt, {"role": "assistant", "content": str(ctx.row_index) * 1_000_000}]
     """)
     for number in (1, 2):
         ear.open(number, workspace.setup())
-        ear.run(number, 2, 3, 4)
+        ear.until_event(number, "ready")
+    ear.run(1, *range(10))
+    until(ear.actor._said.full, "for four megabytes")
+    assert MOST_WAITING * READ_BYTES == 4 << 20
+    ear.run(2, *range(10))
     sizes = []
     listen = ear.actor.listen
 
@@ -251,24 +240,10 @@ def test_large_conversations_come_whole_in_replies_that_ray_keeps_out_of_its_sto
 
     ear.actor.listen = measured  # type: ignore[method-assign]
     for number in (1, 2):
-        rollouts = ear.until_event(number, "rollout", 3)
+        rollouts = ear.until_event(number, "rollout", 10)
         answers = {event["row"]: event["messages"][-1]["content"] for event in rollouts}
-        assert answers == {row: str(row) * 1_000_000 for row in (2, 3, 4)}
+        assert answers == {row: str(row) * 1_000_000 for row in range(10)}
     assert max(sizes) < 100_000
-
-
-def test_a_host_waits_for_its_reader_once_four_megabytes_wait(ear: Ear, workspace: Workspace) -> None:
-    workspace.agent("""
-        return [*ctx.prompt, {"role": "assistant", "content": "4" * 1_000_000}]
-    """)
-    ear.open(1, workspace.setup())
-    ear.open(2, workspace.setup())
-    ear.until_event(1, "ready")
-    ear.until_event(2, "ready")
-    ear.run(1, *range(16))
-    until(ear.actor._said.full, "for four megabytes")
-    assert MOST_WAITING * READ_BYTES == 4 << 20
-    ear.until_event(1, "rollout", 16)
 
 
 def test_an_actor_that_nobody_listens_to_ends_with_its_processes(
@@ -347,6 +322,8 @@ def test_hosts_have_the_environment_of_the_node_without_rays(
     """)
     rollout = ear.rolled_out(workspace.setup(), environ={"GIVEN": "config"})
     assert rollout["output"]["stdout"] == f"None 2 None 3 /its/home config {workspace.root}\n"
+    ear.send(1, {"op": "close"})
+    assert ear.until_death(1) == {"how": "exit status 0", "by": "host"}
 
 
 class Stored:

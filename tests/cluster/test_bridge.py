@@ -20,6 +20,7 @@ from pytest_osmosis.engine.host_connection import Connection, Died, Heard, HostE
 from pytest_osmosis.errors import ClusterError
 from tests.cluster.clusters import RayCluster, head_by_command, ray_cluster, until
 from tests.cluster.test_actor import Workspace, run_request
+from tests.plugin.workspaces import hosts_under
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -135,7 +136,7 @@ def test_the_host_of_a_killed_actor_dies_by_the_machine_with_its_scorer(
         [(how, by)] = {(death.how, death.by) for death in map(bridge.death, lost)}
         assert by == "machine"
         assert socket.gethostname() in how
-        until(lambda: len(cluster.hosts_of(workspace.root)) == 1, "for the end of its processes")
+        until(lambda: len(hosts_under(workspace.root)) == 1, "for the end of its processes")
         assert other not in bridge.deaths
         bridge.ready(workspace)
 
@@ -147,7 +148,7 @@ def test_a_node_that_freezes_is_lost_and_its_hosts_end_once_it_goes_on(workspace
         [node] = [node for node in cluster.workers if node.node_id == frozen.node_id]
         with cluster.frozen(node):
             assert "said nothing for 30 s" in bridge.death(frozen).how
-        until(lambda: len(cluster.hosts_of(workspace.root)) == 1, "for the end of the host that froze")
+        until(lambda: len(hosts_under(workspace.root)) == 1, "for the end of the host that froze")
         assert other not in bridge.deaths
 
 
@@ -158,7 +159,7 @@ def test_hosts_end_with_the_head_of_their_cluster(workspace: Workspace, tmp_path
         cluster.kill_head()
         death = bridge.death(host)
         assert (death.by, "the connection to the Ray cluster ended" in death.how) == ("machine", True)
-        until(lambda: not cluster.hosts_of(workspace.root), "for hosts that nobody asks")
+        until(lambda: not hosts_under(workspace.root), "for hosts that nobody asks")
 
 
 def test_a_workspace_that_nodes_do_not_share_is_uploaded(

@@ -235,18 +235,6 @@ def test_selectors_match_labels_as_in_ray(selector: str, matches: bool) -> None:
     assert selects({"zone": selector}, {"zone": "a"}) is matches
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"num_cpus": 1}, "1 CPU"),
-        ({"num_cpus": 2, "num_gpus": 0.5}, "2 CPUs and 0.5 GPUs"),
-        ({"num_cpus": 0, "resources": {"licence": 1}}, "1 licence"),
-    ],
-)
-def test_needs_are_told_in_words(options: dict[str, Any], words: str) -> None:
-    assert HostNeeds(options).amounts_text(1) == words
-
-
 MISMATCH = (
     "Version mismatch: The cluster was started with:\n    Ray: 2.60.0\n    Python: 3.12.1\n"
     "This process on node 192.0.2.2 was started with:\n    Ray: 2.60.0\n    Python: 3.11.7\n"

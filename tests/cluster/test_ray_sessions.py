@@ -1,7 +1,7 @@
 """Whole sessions on a real cluster, with the results of local ones: nothing of a killed one is left.
 
 That is what one machine gives: each host ends with its process group, so with all programs of user code that did not
-leave that group.
+leave that group. Secrets of an eval are in nothing that Ray writes and shows.
 """
 
 from __future__ import annotations
@@ -9,19 +9,20 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
 from pytest_osmosis.addons.ray.clusters import ClusterHosts
 from pytest_osmosis.config.tables import RayOptions
-from tests.cluster.clusters import HOST, RayCluster, is_running, until
+from tests.cluster.clusters import HAS_DASHBOARD, HOST, RayCluster, is_running, until
 from tests.engine.evaluating import Workspace as EngineWorkspace
 from tests.engine.evaluating import running
-from tests.plugin.workspaces import Session, Workspace, hosts_under
+from tests.plugin.workspaces import Workspace, hosts_under
 from tests.servers import ChatServer
 from tests.unit.processes.test_processes import guards_of
 from tests.weather import AGENT, Weather, starts
@@ -39,14 +40,11 @@ MIXED: list[dict[str, Any]] = [
 ]
 OF_A_RUN = ("run_dir", "last_run", "overridden")
 CODE = """
-import asyncio, json, os, subprocess, sys, time
+import asyncio, os, subprocess, sys, time
 
 def begin(role):
     program = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
-    name = os.path.join({notes!r}, f"{{role}}-{{program.pid}}")
-    with open(name + ".part", "w") as file:
-        json.dump([role, os.getpid(), program.pid, os.getppid(), os.getcwd()], file)
-    os.rename(name + ".part", name)
+    open({notes!r} + f"/{{role}} {{os.getppid()}} {{os.getpid()}} {{program.pid}}", "w").close()
 
 async def rollout(ctx):
     if ctx.row_index % 2:
@@ -58,63 +56,7 @@ def score(solution_str, ground_truth, extra_info=None, **kwargs):
     begin("reward")
     time.sleep(1000)
 """
-
-
-class Note(NamedTuple):
-    """The pids that user code wrote down: its host, the program that it started and the actor; and its folder."""
-
-    role: str
-    host: int
-    program: int
-    actor: int
-    folder: str
-
-
-@pytest.fixture
-def session(workspace: Workspace, cluster: RayCluster) -> Iterator[Session]:
-    """A session whose agents and reward functions start programs, and never end. It is killed at the end."""
-    workspace.hurry()
-    notes = workspace.root / ".osmosis" / "notes"
-    notes.mkdir(parents=True)
-    workspace.write("user_code.py", CODE.format(notes=str(notes)))
-    workspace.eval(
-        "x",
-        8,
-        agent={"agent": "user_code:rollout"},
-        scoring={"eval_fns": ["user_code:score"]},
-        evaluation={"batch_size": 8},
-        execution={"engine": "ray", "hosts": 2, "ray": {"address": cluster.address, "workspace": "upload"}},
-    )
-    session = workspace.start(CONFIG)
-    try:
-        yield session
-    finally:
-        session.kill_only()
-
-
-def notes_of(workspace: Workspace) -> list[Note]:
-    def found() -> list[Note]:
-        files = (workspace.root / ".osmosis" / "notes").glob("*-*[0-9]")
-        notes = [Note(*json.loads(file.read_text())) for file in files]
-        return notes if {note.role for note in notes} == {"agent", "reward"} else []
-
-    notes: list[Note] = until(found, "for agents and reward functions")
-    assert all(map(is_running, {pid for note in notes for pid in note[1:4]}))
-    assert all(guards_of(note.actor) for note in notes)
-    assert not any(note.folder.startswith(str(workspace.root)) for note in notes)
-    return notes
-
-
-def until_nothing_is_left(notes: list[Note]) -> None:
-    def left() -> list[str]:
-        pids = {pid for note in notes for pid in (note.host, note.program) if is_running(pid)}
-        guards = {guard for note in notes for guard in guards_of(note.actor)}
-        return [f"{name}: {each}" for name, each in (("pids", pids), ("guards", guards)) if each]
-
-    try:
-        until(lambda: not left(), "for the end of all")
-    except AssertionError:
-        pytest.fail(f"still there: {left()}")
+"""Agents and reward functions that note their actor, their host and a program that they start, and never end."""
 
 
 def without_times(value: Any) -> Any:
@@ -143,10 +85,30 @@ def test_a_cluster_and_one_machine_give_the_same_tests_and_results(workspace: Wo
     assert not hosts_under(workspace.root)
 
 
-def test_nothing_is_left_once_pytest_is_killed(workspace: Workspace, session: Session, cluster: RayCluster) -> None:
-    notes = notes_of(workspace)
-    session.kill_only()
-    until_nothing_is_left(notes)
+def test_nothing_is_left_once_pytest_is_killed(workspace: Workspace, cluster: RayCluster) -> None:
+    workspace.hurry()
+    notes = workspace.root / ".osmosis" / "notes"
+    notes.mkdir(parents=True)
+    workspace.write("user_code.py", CODE.format(notes=str(notes)))
+    workspace.eval(
+        "x",
+        8,
+        agent={"agent": "user_code:rollout"},
+        scoring={"eval_fns": ["user_code:score"]},
+        evaluation={"batch_size": 8},
+        execution={"engine": "ray", "hosts": 2, "ray": {"address": cluster.address, "workspace": "upload"}},
+    )
+    session = workspace.start(CONFIG)
+    try:
+        until(lambda: {file.name.split()[0] for file in notes.iterdir()} == {"agent", "reward"}, "for both roles")
+        pids = [[int(pid) for pid in file.name.split()[1:]] for file in notes.iterdir()]
+        actors, own = {actor for actor, *_ in pids}, {pid for _, *others in pids for pid in others}
+        assert all(map(is_running, actors | own))
+        assert all(map(guards_of, actors))
+    finally:
+        session.kill_only()
+    until(lambda: not any(map(is_running, own)), "for the end of hosts and programs")
+    until(lambda: not any(map(guards_of, actors)), "for the end of guards")
     until(lambda: not cluster.pids(HOST), "for the end of all hosts")
 
 
@@ -184,3 +146,125 @@ def test_a_node_that_is_killed_loses_no_run_and_repeats_only_what_it_had_begun(
     assert [live.record(row).scores for row in range(12)] == [
         {"rewards:exact": float(row % 3 > 0)} for row in range(12)
     ]
+
+
+ANSWER_S = 60.0
+ALL = "?detail=1&limit=10000"
+ACTORS, NODES = f"/api/v0/actors{ALL}", f"/api/v0/nodes{ALL}"
+STATES = ("actors", "jobs", "nodes", "objects", "placement_groups", "runtime_envs", "tasks", "workers")
+PAGES = (
+    *(f"/api/v0/{state}{ALL}" for state in STATES),
+    *(f"/api/v0/{state}/summarize" for state in ("actors", "objects", "tasks")),
+    "/api/v0/cluster_events",
+    "/api/v0/cluster_metadata",
+    "/api/v0/tasks/timeline",
+    "/api/cluster_status",
+    "/api/component_activities",
+    "/api/jobs/",
+    "/api/version",
+    "/events",
+    "/logical/actors",
+    "/nodes?view=summary",
+    "/nodes?view=hostNameList",
+    "/test/dump",
+)
+"""The pages of the API that need no id: what the dashboard shows, and what `ray list` and `ray summary` read."""
+TELLS = """
+import asyncio, os, sys
+
+LENGTHS = {{"FROM_SHELL": 24, "FROM_FILE": 23, "FROM_ENV": 22}}
+
+async def rollout(ctx):
+    assert {{name: len(os.environ.get(name, "")) for name in LENGTHS}} == LENGTHS
+    assert not os.path.exists(".env")
+    for name in LENGTHS:
+        print(os.environ[name])
+        os.write(2, os.environ[name].encode() + b"\\n")
+    open({root!r} + f"/begun-{{ctx.row_index}}", "x").close()
+    while not os.path.exists({root!r} + "/go"):
+        await asyncio.sleep(0.02)
+    await ctx.chat(ctx.prompt)
+"""
+CANARIES = {
+    "FROM_SHELL": "canary-5f0e-of-the-shell",
+    "FROM_FILE": "canary-93bb-of-the-file",
+    "FROM_ENV": "canary-c2d7-of-the-env",
+}
+
+
+class Dashboard:
+    def __init__(self, url: str) -> None:
+        self._url = f"http://{url}"
+        self._opener = build_opener(ProxyHandler({}))
+        self.earlier = self.names()
+        """Actors and jobs that were there before, which are not looked at."""
+
+    def get(self, page: str) -> bytes:
+        try:
+            with self._opener.open(f"{self._url}{page}", timeout=ANSWER_S) as answer:
+                data: bytes = answer.read()
+        except HTTPError as error:
+            error.add_note(f"{page}: {error.read()!r}")
+            raise
+        return data
+
+    def json(self, page: str) -> Any:
+        return json.loads(self.get(page))
+
+    def everything(self) -> dict[str, bytes]:
+        """Return all pages, and those of each node, actor and job. Logs are read as files."""
+        nodes = self.json(NODES)["data"]["result"]["result"]
+        of_nodes = {f"/nodes/{node['node_id']}" for node in nodes if node["state"] == "ALIVE"}
+        return {page: self.get(page) for page in {*PAGES} | of_nodes | self.names() - self.earlier}
+
+    def names(self) -> set[str]:
+        jobs = {f"/api/jobs/{job['submission_id'] or job['job_id']}" for job in self.json("/api/jobs/")}
+        return jobs | {f"/logical/actors/{each}" for each in self.json("/logical/actors")["data"]["actors"]}
+
+
+def holders(found: dict[str, bytes], text: str) -> list[str]:
+    return sorted(name for name, content in found.items() if text.encode() in content)
+
+
+def written(cluster: RayCluster) -> dict[str, bytes]:
+    found = {}
+    for path in cluster.folder.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            found[str(path.relative_to(cluster.folder))] = path.read_bytes()
+    return found
+
+
+@pytest.mark.skipif(not HAS_DASHBOARD, reason="the dashboard needs ray[default]")
+def test_secrets_are_in_nothing_that_ray_writes_or_shows(
+    workspace: Workspace, cluster: RayCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dashboard = Dashboard(cluster.dashboard)
+    workspace.write("agent.py", TELLS.format(root=str(workspace.root)))
+    workspace.write(".env", f"FROM_FILE={CANARIES['FROM_FILE']}\n")
+    monkeypatch.setenv("FROM_SHELL", CANARIES["FROM_SHELL"])
+    workspace.eval(
+        "x",
+        2,
+        agent={"agent": "agent:rollout"},
+        evaluation={"batch_size": 2},
+        env={"FROM_ENV": CANARIES["FROM_ENV"]},
+        secrets={"required": ["FROM_SHELL", "FROM_FILE"]},
+        execution={"engine": "ray", "hosts": 2, "ray": {"address": cluster.address, "workspace": "upload"}},
+    )
+    session = workspace.start("--osmosis-config=configs/eval/x.toml", "--osmosis-secrets-file=.env", "-rA")
+    try:
+        until(lambda: len([*workspace.root.glob("begun-*")]) == 2, "for two rollouts")
+        during = dashboard.everything()
+    finally:
+        (workspace.root / "go").touch()
+    assert session.wait() == 0, session.output
+    found = {**during, **{f"{page} afterwards": data for page, data in dashboard.everything().items()}}
+    found.update(written(cluster))
+
+    actors = json.loads(during[ACTORS])["data"]["result"]["result"]
+    assert any(actor["class_name"] == "OsmosisHost" for actor in actors), "the actors of the eval are not shown"
+    assert any(name.endswith("agent.py") for name in written(cluster)), "nothing was uploaded"
+    assert not holders(found, CANARIES["FROM_SHELL"])
+    assert not holders(found, CANARIES["FROM_FILE"])
+    [config] = holders(found, CANARIES["FROM_ENV"])  # it is a file of the workspace that was uploaded
+    assert config.endswith("/configs/eval/x.toml")

@@ -23,7 +23,6 @@ from pytest_osmosis.engine import host_connection as pipes
 from pytest_osmosis.engine import hosts, recovery
 from pytest_osmosis.engine.host_connection import Connection, Died, Heard, HostConnection, HostEnviron, Post
 from pytest_osmosis.engine.hosts import MOST_LOST
-from pytest_osmosis.errors import HostError
 from pytest_osmosis.host.protocol import HostCode, Key, Setup
 from pytest_osmosis.processes.child import Child
 from pytest_osmosis.record.lifecycle import Stop
@@ -192,16 +191,6 @@ def test_a_host_may_open_more_files_than_shells_allow(workspace: Workspace, serv
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     assert live.kinds() == ["passed"] * 4, live.events("rollout")
-
-
-@pytest.mark.slow
-def test_a_host_that_dies_while_it_loads_is_an_error(workspace: Workspace, server: ChatServer) -> None:
-    workspace.write("rewards.py", "import os\nos._exit(4)\n")
-    with (
-        pytest.raises(HostError, match=r"ended while it loaded your code \(exit status 4\)$"),
-        running(workspace.config(server)),
-    ):
-        pass
 
 
 REQUESTED = Stop("requested", "stopped with pytest-osmosis runs stop")

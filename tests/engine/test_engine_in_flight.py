@@ -19,7 +19,6 @@ from pytest_osmosis.engine.job import Bounds
 from pytest_osmosis.engine.permits import BURST_S, WINDOW_S, Charge, Rate
 from pytest_osmosis.errors import CodeError
 from pytest_osmosis.record.run_id import RunId
-from pytest_osmosis.results.results import n_cost_unknown
 from tests.clocks import ThreadClock
 from tests.engine.evaluating import Live, Workspace, asked_rows, evaluated, running
 from tests.engine.stepped import Make, ScriptedHost, SteppedEngine
@@ -138,18 +137,6 @@ def test_code_that_cancels_requests_for_ever_while_they_wait_for_permits_ends(wo
     assert live.kinds() == ["error"] * 4
 
 
-OURS = """
-from pytest_osmosis import AgentWorkflow, AgentWorkflowConfig, ConcurrencyConfig, Grader, GraderConfig
-
-workflow_config = AgentWorkflowConfig(concurrency=ConcurrencyConfig(max_concurrent=ROLLOUTS))
-grader_config = GraderConfig(concurrency=ConcurrencyConfig(max_concurrent=SCORINGS))
-"""
-THEIRS = """
-from osmosis_ai.rollout import AgentWorkflow, AgentWorkflowConfig, ConcurrencyConfig, Grader, GraderConfig
-
-workflow_config = AgentWorkflowConfig(name="flow", concurrency=ConcurrencyConfig(max_concurrent=ROLLOUTS))
-grader_config = GraderConfig(name="judge", concurrency=ConcurrencyConfig(max_concurrent=SCORINGS))
-"""
 NOTE = """
 import asyncio
 import time
@@ -159,6 +146,11 @@ def note(text):
         log.write(text + " ")
 """
 CODE = f"""{NOTE}
+from PACKAGE import AgentWorkflow, AgentWorkflowConfig, ConcurrencyConfig, Grader, GraderConfig
+
+workflow_config = AgentWorkflowConfig(name="flow", concurrency=ConcurrencyConfig(max_concurrent=ROLLOUTS))
+grader_config = GraderConfig(name="judge", concurrency=ConcurrencyConfig(max_concurrent=SCORINGS))
+
 class Flow(AgentWorkflow):
     async def run(self, ctx):
         note("rollout+")
@@ -175,6 +167,10 @@ class Judge(Grader):
 """
 
 
+def limited(package: str, rollouts: int | None, scorings: int | None) -> str:
+    return CODE.replace("PACKAGE", package).replace("ROLLOUTS", str(rollouts)).replace("SCORINGS", str(scorings))
+
+
 def most_at_once(log: str, kind: str) -> int:
     now = most = 0
     for step in log.split():
@@ -184,16 +180,14 @@ def most_at_once(log: str, kind: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("imports", "rollouts", "scorings", "hosts"),
-    [(OURS, 1, None, 2), (OURS, None, 2, 1), (THEIRS, 3, 1, 2)],
-    ids=["ours", "ours, one host", "osmosis_ai"],
+    ("package", "rollouts", "scorings", "hosts"),
+    [("pytest_osmosis", 1, None, 2), ("pytest_osmosis", None, 2, 1), ("osmosis_ai.rollout", 3, 1, 2)],
 )
 def test_a_config_limits_all_hosts_together(
-    tmp_path: Path, imports: str, rollouts: int | None, scorings: int | None, hosts: int
+    tmp_path: Path, package: str, rollouts: int | None, scorings: int | None, hosts: int
 ) -> None:
     workspace = Workspace(tmp_path, rows=12)
-    code = imports.replace("ROLLOUTS", str(rollouts)).replace("SCORINGS", str(scorings)) + CODE
-    workspace.write("rollouts/mine/main.py", code)
+    workspace.write("rollouts/mine/main.py", limited(package, rollouts, scorings))
     live = evaluated(
         workspace.config(
             None,
@@ -213,7 +207,7 @@ def test_a_config_limits_all_hosts_together(
 
 def test_a_limit_that_is_no_number_is_refused(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
-    workspace.write("rollouts/mine/main.py", OURS.replace("ROLLOUTS", "0").replace("SCORINGS", "None") + CODE)
+    workspace.write("rollouts/mine/main.py", limited("pytest_osmosis", 0, None))
     with pytest.raises(CodeError, match=r"max_concurrent must be a whole number from 1 on, or None, got 0"):
         evaluated(workspace.config(None, experiment={"rollout": "mine", "entrypoint": "main.py"}))
 
@@ -285,18 +279,6 @@ def test_runs_of_equal_cost_never_exceed_the_bound_and_use_it_up(workspace: Work
     assert len(server.requests) == 50
     text = "[limits] max_cost_usd = 0.0505 has no room for another run: $0.050 spent, about $0.0010 a run"
     assert live.stop == ("max_cost_usd", text)
-
-
-def test_a_reply_without_usage_leaves_the_cost_of_its_rollout_unknown(workspace: Workspace) -> None:
-    workspace.agent(TWICE)
-    with ChatServer(reply("42"), reply("42", usage=None), reply("42"), reply("42")) as server:
-        tables: dict[str, Any] = {"prices": PRICES, "evaluation": {"batch_size": 1}}
-        live = evaluated(workspace.config(server, **tables))
-    assert live.record(0).usage is None
-    assert live.record(0).tokens is None
-    assert live.record(1).tokens == 20
-    assert n_cost_unknown(live.results) == 1
-    assert live.results.cost_usd == pytest.approx(3 * 14e-6)  # three rows, two requests each, seven tokens each
 
 
 def test_a_run_that_broke_after_an_answer_without_usage_did_use_something() -> None:

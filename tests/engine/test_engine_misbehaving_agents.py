@@ -328,14 +328,11 @@ def test_garbage_is_collected_rarely_unless_user_code_sets_a_threshold(
     assert said == {f"{COLLECT_AFTER_LOADING} {later} True True"}
 
 
-def kinds(live: Live) -> list[str]:
-    return [event["ev"] for event in replay(live.run.directory.journal)]
-
-
 def test_a_session_says_when_it_began_and_how_it_ended(workspace: Workspace) -> None:
     live = evaluated(workspace.config(None))
 
-    assert (kinds(live)[:3], kinds(live)[-1]) == (["began", "loaded", "rows"], "ended")
+    kinds = [event["ev"] for event in replay(live.run.directory.journal)]
+    assert (kinds[:3], kinds[-1]) == (["began", "loaded", "rows"], "ended")
     [began], [ended] = live.events("began"), live.events("ended")
     assert (began["pid"], began["resumed"], began["at"] <= ended["at"]) == (os.getpid(), False, True)
     assert (ended["status"], ended["reason"]) == ("finished", None)

@@ -410,15 +410,6 @@ def test_a_probe_of_a_dead_host_is_repeated_after_the_pause(make: Make) -> None:
     assert sum(len(host.asked("probe")) for host in others) == 1
 
 
-def test_a_pause_and_its_end_reach_every_host(make: Make) -> None:
-    stepped = make(hosts=2).begin()
-    stepped.engine.pause()
-    stepped.engine.resume()
-    stepped.turn()
-    for host in stepped.hosts:
-        assert [message["op"] for message in host.told if message["op"] in ("pause", "resume")] == ["pause", "resume"]
-
-
 def test_a_baseline_whose_model_denies_every_request_ends_alone_and_the_user_reads_why(make: Make) -> None:
     stepped = make(4, hosts=2)
     stepped.runs[2:] = [RunId(row, 0, ModelTag.BASELINE) for row in range(2)]
@@ -769,16 +760,17 @@ def test_no_further_run_begins_while_judges_may_still_use_what_is_left(make: Mak
     assert host.runs() == [first]
 
 
-def test_a_limit_that_is_lowered_during_a_pause_reaches_hosts_before_they_go_on(make: Make) -> None:
-    stepped = make().begin()
+def test_a_limit_that_is_lowered_during_a_pause_reaches_every_host_before_it_goes_on(make: Make) -> None:
+    stepped = make(hosts=2).begin()
     stepped.engine.pause()
     stepped.turn()
-    stepped.engine.limit(1)
+    stepped.engine.limit(2)
     stepped.turn()
     stepped.engine.resume()
     stepped.turn()
-    told = [message["op"] for message in stepped.host("host").told]
-    assert told[told.index("pause") :][:3] == ["pause", "limit", "resume"]
+    for host in stepped.hosts[:2]:
+        told = [message["op"] for message in host.told]
+        assert told[told.index("pause") :][:3] == ["pause", "limit", "resume"]
 
 
 def test_a_host_that_dies_while_the_session_ends_is_not_replaced(make: Make) -> None:

@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,7 +25,7 @@ from pytest_osmosis.record.journal import Journal, replay
 from pytest_osmosis.record.run_id import ModelTag, RunId
 from pytest_osmosis.record.run_record import ENDED_TWICE, UNINTERRUPTIBLE, RunRecord
 from pytest_osmosis.results.results import records_of
-from pytest_osmosis.verdicts.pass_rule import Outcome, PassRule
+from pytest_osmosis.verdicts.pass_rule import Outcome
 from tests.engine.world import USAGE, Climate, StoredNow, World, job_in
 from tests.journals import fold
 
@@ -117,8 +118,8 @@ class History:
         own = {"limit": batch_size, "permits": climate.permits, "eval_fns": tuple(climate.scorers)}
         job = replace(job, setup=replace(job.setup, scores_at_once=interleaved, **own))
         if chance.random() < 0.2:
-            enough = chance.randint(1, len(self.runs))
-            job = replace(job, decided=decided_after(enough))
+            enough, n_done = chance.randint(1, len(self.runs)), count(1)
+            job = replace(job, decided=lambda *_: "decided" if next(n_done) >= enough else None)
         self.engine = self.world.engine = Engine(job, Journal.create(self.path), self._reported)
         self.world.stored = StoredNow(self.path)
         self.disturbed = self._plan(chance)
@@ -169,16 +170,6 @@ class History:
         self.engine.start()
         assert self.engine.loop.ended.wait(DEADLINE_S), "the engine's thread hangs"
         return self
-
-
-def decided_after(enough: int) -> Callable[[RunRecord, PassRule], str | None]:
-    done = Counter[str]()
-
-    def decided(record: RunRecord, pass_rule: PassRule) -> str | None:
-        done["runs"] += 1
-        return "decided" if done["runs"] >= enough else None
-
-    return decided
 
 
 def wrong(history: History) -> list[str]:

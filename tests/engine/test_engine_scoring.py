@@ -162,26 +162,6 @@ def test_functions_that_hang_are_interrupted_where_they_are(
     assert asked_rows(server) == dict.fromkeys(range(len(hangs) + 2), 1)
 
 
-def test_scorers_get_an_unusual_conversation_as_plain_json(workspace: Workspace) -> None:
-    workspace.agent(
-        """
-        class Note:
-            def __str__(self): return "a note"
-        async def rollout(ctx):
-            return [{"role": "assistant", "content": "x", "share": float("nan"), "note": Note(), 1: ("a", {"b"})}]
-        """
-    )
-    code = """
-def sync(messages):
-    plain = {"role": "assistant", "content": "x", "share": "nan", "note": "a note", "1": ["a", "{'b'}"]}
-    return float(messages == [plain])
-async def later(messages):
-    return sync(messages)
-"""
-    live = scored_by(workspace, code, "sync", "later", data={"rows": "0"})
-    assert live.kinds() == ["passed"]
-
-
 CHAT = [
     {"role": "user", "content": "What is 6 * 7?"},
     {"role": "assistant", "content": "42"},

@@ -77,15 +77,6 @@ def fuzz(request: pytest.FixtureRequest) -> Fuzzer:
 
 
 @pytest.fixture
-def core_files() -> Iterator[None]:
-    """Let processes that crash write core files, as machines of CI do, where the system allows it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
-
-
-@pytest.fixture
 def measured() -> Iterator[None]:
     """Fail a test whose processes take too much memory together."""
     before = {*descendants(os.getpid())}
@@ -100,14 +91,17 @@ def hostile(
     shell: Shell,
     monkeypatch: pytest.MonkeyPatch,
     capfdbinary: pytest.CaptureFixture[bytes],
-    core_files: None,
 ) -> Iterator[HostileWorkspace]:
     """A workspace whose environment holds secrets. No secret, and no control sequence, may leave it.
 
-    Its sessions run plain, or under xdist if a mark says so.
+    Its sessions run plain, or under xdist if a mark says so. Processes that crash write core files where the system
+    allows it, as machines of CI do.
     """
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
     workspace = HostileWorkspace(shell, getattr(request, "param", []), monkeypatch, capfdbinary)
     yield workspace
+    resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
     found = [
         f"{artefact.name}: {problem}"
         for artefact in workspace.artefacts()

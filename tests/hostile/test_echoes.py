@@ -321,16 +321,12 @@ required = ["LONG_TOKEN", "{API_KEY}"]
 def test_problems_of_a_config_do_not_quote_secrets(guarded: HostileWorkspace) -> None:
     guarded.secrets["header"] = HEADER
     guarded.write("configs/eval/x.toml", BROKEN)
-    result = guarded.run(CONFIG, f"--osmosis-n={API_KEY}", f"--osmosis-set=evaluation.limit={TOKEN}")
-    assert result.ret == 4
+    result = guarded.run(CONFIG, f"--osmosis-n={API_KEY}", f"--osmosis-set=evaluation.limit={TOKEN}", exits=4)
     assert "[OPENAI_API_KEY]" in result.stderr.str()
-
-
-def test_problems_of_a_file_that_is_not_toml_do_not_quote_secrets(guarded: HostileWorkspace) -> None:
     guarded.write("configs/eval/x.toml", BROKEN + f'\n{TOKEN} = = "{API_KEY}"\n')
-    assert guarded.run(CONFIG).ret == 4
-    assert guarded.run(f"--osmosis-config={API_KEY}.toml").ret == 4
-    assert guarded.run(CONFIG, f"--osmosis-max-in-flight={API_KEY}", f"--osmosis-from={API_KEY}").ret == 4
+    guarded.run(CONFIG, exits=4)
+    guarded.run(f"--osmosis-config={API_KEY}.toml", exits=4)
+    guarded.run(CONFIG, f"--osmosis-max-in-flight={API_KEY}", f"--osmosis-from={API_KEY}", exits=4)
 
 
 def test_problems_of_rows_do_not_quote_secrets(guarded: HostileWorkspace) -> None:

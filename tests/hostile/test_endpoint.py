@@ -119,11 +119,9 @@ def status_of(answer: bytes) -> int:
 BODIES = {
     "empty": b"",
     "not JSON": b"\x00\xff",
-    "a list": b"[]",
     "deep": b'{"messages": ' + b"[" * 100_000,
     "UTF-16": json.dumps(QUESTION).encode("utf-16"),
     "no messages": b'{"model": "m"}',
-    "messages of nulls": b'{"messages": [null]}',
     "n": json.dumps(QUESTION | {"n": 2}).encode(),
     "tools": json.dumps(QUESTION | {"tools": "all"}).encode(),
 }
@@ -176,11 +174,9 @@ def test_nobody_gets_in_without_the_key() -> None:
 
 NO_HTTP = [
     b"",
-    b"\r\n" * 1000,
     b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     b"GET / HTTP/1.1",
     b"GET " + b"/" * 100_000 + b" HTTP/1.1\r\n\r\n",
-    b"GET / HTTP/9.9\r\n\r\n",
     b"GET http://[ HTTP/1.1\r\nHost: x\r\n\r\n",
     b"GET /%00%ff%zz?\xff HTTP/1.1\r\nHost: x\r\n\r\n",
     b"CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -188,13 +184,10 @@ NO_HTTP = [
     b"GET / HTTP/1.1\r\n" + b"".join(b"x-%d: y\r\n" % n for n in range(5000)) + b"\r\n",
     b"GET / HTTP/1.1\r\nx: " + b"y" * 100_000 + b"\r\n\r\n",
     b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-    b"POST / HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n12345",
     b"POST / HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n12345",
     b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
-    b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
     b"POST / HTTP/1.1\r\nExpect: 200-maybe\r\nContent-Length: 1\r\n\r\n",
     b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n",
-    b"HEAD / HTTP/1.0\r\n\r\n",
     b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 500,
 ]
 

@@ -165,19 +165,12 @@ def test_what_the_session_reads_is_never_overwritten(hostile: HostileWorkspace) 
     }
     before = {path: (hostile.root / path).read_bytes() for path in inputs}
     for path, name in inputs.items():
-        result = hostile.run(
-            CONFIG,
-            f"--osmosis-output={path}",
-            f"--osmosis-markdown={path}",
-            f"--osmosis-html={path}",
-            "--osmosis-overwrite",
-            "--osmosis-secrets-file=secrets.env",
-            "--osmosis-dry-run",
-        )
-        assert result.ret == 4
-        assert f"results file {path}: is {name}, which" in result.stderr.str()
-        assert f"Markdown page {path}: is {name}, which" in result.stderr.str()
-        assert f"HTML report {path}: is {name}, which" in result.stderr.str()
+        written = {"output": "results file", "markdown": "Markdown page", "html": "HTML report"}
+        words = (f"--osmosis-{option}={path}" for option in written)
+        secrets = "--osmosis-secrets-file=secrets.env"
+        result = hostile.run(CONFIG, *words, "--osmosis-overwrite", secrets, "--osmosis-dry-run", exits=4)
+        for file in written.values():
+            assert f"{file} {path}: is {name}, which" in result.stderr.str()
     assert before == {path: (hostile.root / path).read_bytes() for path in inputs}
 
 
@@ -207,19 +200,13 @@ def test_a_baseline_that_cannot_be_read_is_replaced_as_the_message_says(
     assert read_json(hostile.root / "base.json")["config"]["name"] == "x"
 
 
-HUGE = "9" * 400
 DAMAGES: dict[str, bytes] = {
     "empty": b"",
-    "half": b'{"schema_version": 1, "status": "fin',
     "another version": b'{"schema_version": 99}',
     "not text": b"\xff\xfe\x00\x01",
-    "nul": b"\0" * 1000,
-    "a list": b"[1, 2]",
     "deep": b"[" * 100_000,
-    "numbers": f'{{"schema_version": 1, "summary": {{"total_rows": {HUGE}}}, "x": 1e999}}'.encode(),
-    "control": b'{"schema_version": "\\u001b[31m::error::"}',
 }
-"""Contents of a manifest, of results, or of a journal."""
+"""Contents of a manifest, of results, or of a journal: test_fuzz_read_back.py has others."""
 
 
 def command(hostile: HostileWorkspace, *words: str) -> pytest.RunResult:

@@ -312,40 +312,25 @@ ROWS = (
 CSV = b'user_prompt,ground_truth,note\r\n"1 + 1?",2,"a\nb"\r\n"a ""quoted"" one",3,\r\n'
 
 
-def test_configs(fuzz: Fuzzer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["eval", "training"])
+def test_configs(fuzz: Fuzzer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data/x.jsonl").write_text('{"user_prompt": "1 + 1?", "ground_truth": "2"}\n' * 3, encoding="utf-8")
-    path = tmp_path / "configs/eval/x.toml"
-    path.parent.mkdir(parents=True)
-
-    def target(content: bytes) -> None:
-        path.write_bytes(content)
-        try:
-            prepare(path, environ={"OPENAI_API_KEY": "sk-fuzz-0123456789", "TOKEN": "x" * 20})
-        except OsmosisError as error:
-            check_message(error)
-
-    fuzz("toml", target, mutated_bytes([CONFIG, LEAST]))
-
-
-def test_training_configs(fuzz: Fuzzer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    for folder in ("data", "rollouts/mine", "configs/training"):
+    for folder in ("data", "rollouts/mine", f"configs/{kind}"):
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / "data/x.jsonl").write_text('{"user_prompt": "1 + 1?", "ground_truth": "2"}\n{}\n', encoding="utf-8")
+    (tmp_path / "data/x.jsonl").write_text('{"user_prompt": "1 + 1?", "ground_truth": "2"}\n' * 3, encoding="utf-8")
     (tmp_path / "rollouts/mine/main.py").write_text("", encoding="utf-8")
-    path = tmp_path / "configs/training/x.toml"
+    path, is_training = tmp_path / f"configs/{kind}/x.toml", kind == "training"
+    environ = {"OPENAI_API_KEY": "sk-fuzz-0123456789", "TOKEN": "x" * 20}
 
     def target(content: bytes) -> None:
         path.write_bytes(content)
-        assert is_training_config(path)
+        assert is_training_config(path) or not is_training
         try:
-            prepare(path, environ={"TOKEN": "x" * 20}, training=True)
+            prepare(path, environ=environ, training=is_training)
         except OsmosisError as error:
             check_message(error)
 
-    fuzz("training", target, mutated_bytes([TRAINING]))
+    fuzz("training" if is_training else "toml", target, mutated_bytes([TRAINING] if is_training else [CONFIG, LEAST]))
 
 
 def test_datasets(fuzz: Fuzzer, tmp_path: Path) -> None:

@@ -296,24 +296,25 @@ def _refuse(constant: str) -> NoReturn:
     raise AssertionError(f"{constant} is no JSON: a browser does not read it")
 
 
-def test_pages_of_journals(fuzz: Fuzzer, run: Path, root: Path) -> None:
-    journal, results = run / "journal.jsonl", run / "results.json"
-    away = results.with_suffix(".away")
+@pytest.mark.parametrize("name", ["journal", "manifest", "results"])
+def test_pages(fuzz: Fuzzer, run: Path, root: Path, name: str) -> None:
+    """Those of a journal are asked for without its results, too."""
+    inputs = {
+        "journal": json_lines(EVENTS),
+        "manifest": json_document(manifest(root)),
+        "results": json_document(RESULTS),
+    }
+    results, away = run / "results.json", run / "results.away"
 
     def target(content: bytes) -> None:
-        journal.write_bytes(with_checksums(content) if len(content) % 8 else content)
+        if name != "journal":
+            (run / f"{name}.json").write_bytes(content)
+            check_pages(root)
+            return
+        (run / "journal.jsonl").write_bytes(with_checksums(content) if len(content) % 8 else content)
         check_pages(root)
         results.rename(away)
         check_pages(root)
         away.rename(results)
 
-    fuzz("journal", target, json_lines(EVENTS), SHARE)
-
-
-@pytest.mark.parametrize("name", ["manifest", "results"])
-def test_pages_of_documents(fuzz: Fuzzer, run: Path, root: Path, name: str) -> None:
-    def target(content: bytes) -> None:
-        (run / f"{name}.json").write_bytes(content)
-        check_pages(root)
-
-    fuzz(name, target, json_document(manifest(root) if name == "manifest" else RESULTS), SHARE)
+    fuzz(name, target, inputs[name], SHARE)

@@ -123,15 +123,11 @@ def test_tests_over_rollouts_show_rollouts_as_escapes(hostile: HostileWorkspace)
     hostile.write(
         "test_it.py",
         "import pytest\n"
-        "@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
+        "pytestmark = pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
         "def test_text(rollout):\n    assert rollout.solution_str == 'x'\n"
-        "@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
         "def test_raises(rollout):\n    raise ValueError(rollout.solution_str)\n"
-        "@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
         "def test_fails(rollout):\n    pytest.fail(rollout.solution_str)\n"
-        "@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
         "def test_skips(rollout):\n    pytest.skip(rollout.solution_str)\n"
-        "@pytest.mark.osmosis_eval('configs/eval/x.toml')\n"
         "def test_prints(rollout):\n    print(rollout.solution_str)\n    assert 0\n",
     )
     hostile.run("test_it.py", "--junitxml=junit.xml", "-rA", "-vv", "-l")

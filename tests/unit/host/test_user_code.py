@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import Mock
@@ -140,6 +142,23 @@ async def test_an_invalid_score_is_told_without_a_traceback_and_harms_no_other_f
     assert first == {"invalid": {"message": "must return a number, got NoneType: None", "details": ""}}
     assert second["breaks"]["message"] == "ZeroDivisionError: division by zero"
     assert "return 1 / 0" in second["breaks"]["details"]
+
+
+async def test_a_function_gets_an_unusual_conversation_as_plain_json() -> None:
+    unusual = {"role": "assistant", "content": "x", "share": math.nan, "note": Path("a note"), 1: ("a", {"b"})}
+    seen: list[Any] = []
+
+    async def rollout(ctx: ChatContext) -> Any:
+        return [unusual]
+
+    async def score(messages: Any) -> float:
+        seen.extend(messages)
+        return 1.0
+
+    async with core_host(never(), rollout, functions=(eval_function("score", score),), scores_at_once=True) as host:
+        host.run(0)
+        await host.heard("score", 0)
+    assert seen == [{"role": "assistant", "content": "x", "share": "nan", "note": "a note", "1": ["a", "{'b'}"]}]
 
 
 def test_a_bug_that_follows_from_such_an_error_is_reported() -> None:
