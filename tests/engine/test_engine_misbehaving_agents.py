@@ -422,13 +422,6 @@ def test_a_scorer_with_other_code_scores_nothing(workspace: Workspace, file: str
     assert set(live.kinds()) <= {"error", "skipped"}
 
 
-def test_files_that_no_digest_covers_may_change(workspace: Workspace) -> None:
-    tables = changing(workspace)
-    workspace.write("unused.py", "one = 1\n")
-    live = evaluated(workspace.config(None, **tables), spawn=Saving(workspace.root / "unused.py", "", "scorer"))
-    assert live.kinds() == ["passed"] * 4
-
-
 WRITES = """
 async def rollout(ctx):
     os.write(2, b"written outside of any run")

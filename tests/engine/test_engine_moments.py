@@ -47,13 +47,6 @@ def rolls_and_dies(stepped: SteppedEngine) -> None:
     host.die()
 
 
-def test_an_unreadable_row_that_stops_the_eval_also_stops_runs_read_with_it(make: Make) -> None:
-    stepped = make(bad=[1], max_errors=0).begin()
-    assert stepped.host("host").runs() == []
-    stepped.end()
-    assert Counter(stepped.kinds()) == {"error": 1, "skipped": 3}
-
-
 def test_a_run_that_a_dead_quarantine_had_not_begun_does_not_begin_after_a_stop(make: Make) -> None:
     stepped = make(1).begin()
     stepped.host("host").starts(RUN)
