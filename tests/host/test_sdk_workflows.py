@@ -132,8 +132,6 @@ class Judge(Grader):
                 ctx.set_reward("good")
             case "true":
                 ctx.set_reward(True)
-            case "large":
-                ctx.set_reward(-1e6)
             case "another sample":
                 ctx.sample = RolloutSample(messages=[], reward=0.75)
             case "no sample":
@@ -182,7 +180,6 @@ ROWS: Mapping[str, tuple[dict[str, Any], tuple[str, float | None]]] = {
     "a number as text": ({"user_prompt": "list", "ground_truth": "x: a number as text"}, ("success", 0.5)),
     "a text as reward": ({"user_prompt": "list", "ground_truth": "x: text"}, FAILED),
     "true": ({"user_prompt": "list", "ground_truth": "x: true"}, ("success", 1.0)),
-    "a large reward": ({"user_prompt": "list", "ground_truth": "x: large"}, ("success", -1e6)),
     "another sample": ({"user_prompt": "list", "ground_truth": "x: another sample"}, ("success", 0.75)),
     "no sample any more": ({"user_prompt": "list", "ground_truth": "x: no sample"}, FAILED),
     "a slow Grader": ({"user_prompt": "list", "ground_truth": "x: slow"}, FAILED),
@@ -271,11 +268,9 @@ async def end_in_backend(module: Any, name: str) -> tuple[str, float | None]:
         ("an output without messages", "agent", "Flow.run() returned no messages, so there is nothing to grade"),
         ("None without a source", "agent", "Flow.run() returned None and registered no sample source"),
         ("a text", "agent", "run() must return AgentWorkflowOutput, a message list, or None; got str"),
-        ("a workflow that raises", "agent", "ValueError: bad"),
         ("a workflow with a timeout of its own", "agent", "TimeoutError: mine"),
         ("a slow workflow", "timeout", f"took longer than {LIMIT_S:g} s (agent_workflow_timeout_s)"),
         ("two sources", "agent", "RolloutContext already has a sample source"),
-        ("a source of something else", "agent", "TypeError"),
         ("no reward", None, "Judge.grade() set no reward: call ctx.set_reward(...)"),
         ("a nan", None, "Input should be a finite number"),
         ("a Grader that raises", None, "KeyError: 'no such thing'"),

@@ -95,10 +95,14 @@ FULL = (SCORED["ground_truth"], SCORED["record"], CONVERSATION)
 
 
 @pytest.mark.parametrize(
-    ("kind", "seen"),
-    [("grader", [FULL, (CONVERSATION,)]), ("sdk_grader", [({"level": [1]}, CONVERSATION, ["x"])])],
+    ("kind", "seen", "fields"),
+    [
+        ("grader", [FULL, (CONVERSATION,)], None),
+        ("sdk_grader", [({"level": [1]}, CONVERSATION, ["x"])], {"reward": {"notes": []}}),
+    ],
 )
-async def test_what_scores_sees_a_rollout_as_it_was_whatever_scored_before(kind: str, seen: list[Any]) -> None:
+async def test_what_scores_sees_a_rollout_as_it_was_whatever_scored_before(kind: str, seen: Any, fields: Any) -> None:
+    """A field that a Grader of the SDK changes in place is a changed field."""
     spoilers, given = Spoilers(), copy.deepcopy(dict(SCORED))
     names = ("simple", "full", "any_keyword")
     functions = tuple(eval_function(name, getattr(spoilers, name)) for name in names)
@@ -108,16 +112,9 @@ async def test_what_scores_sees_a_rollout_as_it_was_whatever_scored_before(kind:
             host.score(0, *names, "reward", **given)
             event = await host.heard("score", 0, scores={"reward": 1.0})
             assert (event["ground_truth"], event["errors"]) == (SCORED["ground_truth"], {})
+            assert event.get("fields") == fields
     assert spoilers.seen == [FULL[:2], FULL, FULL, *seen] * 2
     assert given == SCORED
-
-
-async def test_a_field_that_a_grader_changed_in_place_is_a_changed_field() -> None:
-    spoilers = Spoilers()
-    async with core_host(never(), grader=spoilers.sdk_grader) as host:
-        host.score(0, "reward", **copy.deepcopy(dict(SCORED)))
-        event = await host.heard("score", 0)
-    assert event["fields"] == {"reward": {"notes": []}}
 
 
 async def test_a_judge_is_sent_the_conversation_as_it_was() -> None:
