@@ -144,19 +144,6 @@ async def judged(solution_str, ground_truth, extra_info):
     reply = await openai.AsyncOpenAI().chat.completions.create(model="judge", messages=QUESTION)
     return float(reply.choices[0].message.content)
 """
-AT_IMPORT = """
-import openai
-
-try:
-    openai.OpenAI().chat.completions.create(model="x", messages=[])
-except openai.BadRequestError as error:
-    assert "no rollout is in flight" in error.message, error
-else:
-    raise AssertionError
-
-async def rollout(ctx):
-    await openai.AsyncOpenAI().chat.completions.create(model="x", messages=ctx.prompt)
-"""
 
 
 def named(server: ChatServer) -> str:
@@ -164,7 +151,19 @@ def named(server: ChatServer) -> str:
 
 
 def test_reward_functions_ask_their_own_model(workspace: Workspace, server: ChatServer) -> None:
-    workspace.agent(AT_IMPORT)
+    workspace.agent("""
+        import openai
+
+        try:
+            openai.OpenAI().chat.completions.create(model="x", messages=[])
+        except openai.BadRequestError as error:
+            assert "no rollout is in flight" in error.message, error
+        else:
+            raise AssertionError
+
+        async def rollout(ctx):
+            await openai.AsyncOpenAI().chat.completions.create(model="x", messages=ctx.prompt)
+    """)
     workspace.write("judges.py", JUDGE)
     with ChatServer(reply("1")) as judge:
         environ = {"OPENAI_BASE_URL": named(judge), "OPENAI_API_KEY": "of-the-user"}
@@ -286,25 +285,22 @@ def test_a_client_gets_the_errors_of_the_server(workspace: Workspace, client: st
     assert live.kinds() == ["passed"] * len(SCENES)
 
 
-FAILS = """
-from openai import AsyncOpenAI
-
-async def rollout(ctx):
-    client = AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
-    if ctx.row_index == 0:
-        await ctx.chat(ctx.prompt)
-    try:
-        await client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
-    except Exception:
-        if ctx.row_index == 0:
-            raise KeyError("the framework's own error") from None
-    await client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
-    raise KeyError("later")
-"""
-
-
 def test_a_rollout_is_charged_to_its_last_failed_request_unless_a_later_one_was_answered(workspace: Workspace) -> None:
-    workspace.agent(FAILS)
+    workspace.agent("""
+        from openai import AsyncOpenAI
+
+        async def rollout(ctx):
+            client = AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
+            if ctx.row_index == 0:
+                await ctx.chat(ctx.prompt)
+            try:
+                await client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
+            except Exception:
+                if ctx.row_index == 0:
+                    raise KeyError("the framework's own error") from None
+            await client.chat.completions.create(model=ctx.model, messages=ctx.prompt)
+            raise KeyError("later")
+    """)
     scripts = {0: [reply("42"), status(503)], 1: [status(400), reply("42")]}
     with ChatServer(by_row(scripts, reply("42"))) as server:
         live = evaluated(workspace.config(server, model={"max_retries": 1}, data={"rows": "0-1"}))
@@ -318,20 +314,6 @@ def test_a_rollout_is_charged_to_its_last_failed_request_unless_a_later_one_was_
     assert failed["usage"] == later["usage"] == {"input_tokens": 7, "output_tokens": 3}
 
 
-TOGETHER = """
-import asyncio
-from openai import AsyncOpenAI
-
-async def rollout(ctx):
-    if ctx.row_index == 1:
-        return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-    client = AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
-    asks = [client.chat.completions.create(model=ctx.model, messages=ctx.prompt) for _ in range(2)]
-    answers = await asyncio.gather(*asks, return_exceptions=True)
-    raise next(answer for answer in answers if isinstance(answer, Exception))
-"""
-
-
 def releasing(then: Answer) -> Answer:
     """Answers, and lets go what `held` holds: both requests are on their way before either is answered."""
 
@@ -343,7 +325,17 @@ def releasing(then: Answer) -> Answer:
 
 
 def test_a_failure_stays_that_of_a_rollout_though_another_request_was_answered_meanwhile(workspace: Workspace) -> None:
-    workspace.agent(TOGETHER)
+    workspace.agent("""
+        from openai import AsyncOpenAI
+
+        async def rollout(ctx):
+            if ctx.row_index == 1:
+                return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+            client = AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
+            asks = [client.chat.completions.create(model=ctx.model, messages=ctx.prompt) for _ in range(2)]
+            answers = await asyncio.gather(*asks, return_exceptions=True)
+            raise next(answer for answer in answers if isinstance(answer, Exception))
+    """)
     with ChatServer(held(status(503)), releasing(reply("42"))) as server:
         # two rows, so that two requests may be sent at once
         live = evaluated(workspace.config(server, model={"max_retries": 0}, data={"rows": "0-1"}))

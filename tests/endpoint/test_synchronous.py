@@ -67,26 +67,22 @@ def test_a_client_on_the_loop_that_gets_no_answer_ends_with_its_rollout(workspac
     assert event["boundary"] == "provider", event
 
 
-THREADED = """
-import contextvars, threading
-from openai import OpenAI
-
-OpenAI(base_url="http://localhost/v1", api_key="-").chat.completions  # imports what a rollout's time must not pay for
-
-def rollout(ctx):
-    print("in the thread of", ctx.row_index)
-    client = OpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
-    client.chat.completions.create(model="x", messages=ctx.prompt)
-    if ctx.row_index == 1:
-        raise KeyError("of the agent")
-    if ctx.row_index == 2:
-        raise SystemExit("of the agent")
-    return [*ctx.prompt, {"role": "assistant", "content": "42"}]
-"""
-
-
 def test_a_synchronous_function_runs_in_a_thread(workspace: Workspace, server: ChatServer) -> None:
-    workspace.agent(THREADED)
+    workspace.agent("""
+        from openai import OpenAI
+
+        OpenAI(base_url="http://localhost/v1", api_key="-").chat.completions  # imported before the time of a rollout
+
+        def rollout(ctx):
+            print("in the thread of", ctx.row_index)
+            client = OpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
+            client.chat.completions.create(model="x", messages=ctx.prompt)
+            if ctx.row_index == 1:
+                raise KeyError("of the agent")
+            if ctx.row_index == 2:
+                raise SystemExit("of the agent")
+            return [*ctx.prompt, {"role": "assistant", "content": "42"}]
+    """)
     live = evaluated(workspace.config(server))
 
     events = {event["row"]: event for event in live.events("rollout")}
@@ -96,24 +92,6 @@ def test_a_synchronous_function_runs_in_a_thread(workspace: Workspace, server: C
     assert "in rollout" in events[1]["details"]
     assert [events[row]["output"]["stdout"] for row in range(4)] == [f"in the thread of {row}\n" for row in range(4)]
     assert events[3]["usage"] == {"input_tokens": 7, "output_tokens": 3}
-
-
-HANGS_UP = """
-import asyncio
-from openai import AsyncOpenAI
-
-async def rollout(ctx):
-    client = AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
-    asked = asyncio.create_task(client.chat.completions.create(model="x", messages=ctx.prompt))
-    if ctx.row_index == 3:
-        await asked
-        return
-    while not os.path.exists(os.path.join(os.environ["ARRIVALS"], ctx.prompt[0]["content"])):
-        await asyncio.sleep(0.01)
-    if ctx.row_index < 2:
-        asked.cancel()
-    return [{"role": "assistant", "content": "42"}]  # row 2 leaves its request behind
-"""
 
 
 def arriving(folder: Path) -> Behaviour:
@@ -128,7 +106,21 @@ def arriving(folder: Path) -> Behaviour:
 
 def test_a_client_that_hangs_up_frees_its_place(workspace: Workspace) -> None:
     """Requests in flight are limited to one, and permits to the number of the answers."""
-    workspace.agent(HANGS_UP)
+    workspace.agent("""
+        from openai import AsyncOpenAI
+
+        async def rollout(ctx):
+            client = AsyncOpenAI(base_url=ctx.base_url, api_key=ctx.api_key)
+            asked = asyncio.create_task(client.chat.completions.create(model="x", messages=ctx.prompt))
+            if ctx.row_index == 3:
+                await asked
+                return
+            while not os.path.exists(os.path.join(os.environ["ARRIVALS"], ctx.prompt[0]["content"])):
+                await asyncio.sleep(0.01)
+            if ctx.row_index < 2:
+                asked.cancel()
+            return [{"role": "assistant", "content": "42"}]  # row 2 leaves its request behind
+    """)
     unanswered = arriving(workspace.root)
     with ChatServer(unanswered, unanswered, unanswered, reply("42")) as server:
         execution = {"requests_per_minute": 600}
@@ -139,26 +131,23 @@ def test_a_client_that_hangs_up_frees_its_place(workspace: Workspace) -> None:
     assert len(server.requests) == 4
 
 
-LEFT_BEHIND = """
-import openai
-
-KEPT = []
-
-async def rollout(ctx):
-    KEPT.append(ctx)
-    for each in KEPT:
-        client = openai.AsyncOpenAI(base_url=each.base_url, api_key=each.api_key)
-        try:
-            await client.chat.completions.create(model="x", messages=ctx.prompt)
-        except openai.APIStatusError as error:
-            assert error.status_code == 410 and "is over" in error.message, error
-        else:
-            assert each is ctx
-"""
-
-
 def test_requests_for_a_rollout_that_is_over_are_refused(workspace: Workspace, server: ChatServer) -> None:
-    workspace.agent(LEFT_BEHIND)
+    workspace.agent("""
+        import openai
+
+        KEPT = []
+
+        async def rollout(ctx):
+            KEPT.append(ctx)
+            for each in KEPT:
+                client = openai.AsyncOpenAI(base_url=each.base_url, api_key=each.api_key)
+                try:
+                    await client.chat.completions.create(model="x", messages=ctx.prompt)
+                except openai.APIStatusError as error:
+                    assert error.status_code == 410 and "is over" in error.message, error
+                else:
+                    assert each is ctx
+    """)
     assert evaluated(workspace.config(server, evaluation={"batch_size": 1})).kinds() == ["passed"] * 4
     assert len(server.requests) == 4
 

@@ -171,18 +171,13 @@ def test_an_accounting_error_names_the_runs(workspace: Workspace) -> None:
     assert "1 run reported twice (such as row1-run0)" in str(recorder.discrepancy(runs))
 
 
-MANY_FILES = """
-import os
-
-async def rollout(ctx):
-    files = [open(os.devnull) for _ in range(300)]
-    reply = await ctx.chat(ctx.prompt)
-    return [*ctx.prompt, reply.message]
-"""
-
-
 def test_a_host_may_open_more_files_than_shells_allow(workspace: Workspace, server: ChatServer) -> None:
-    workspace.agent(MANY_FILES)
+    workspace.agent("""
+        async def rollout(ctx):
+            files = [open(os.devnull) for _ in range(300)]
+            reply = await ctx.chat(ctx.prompt)
+            return [*ctx.prompt, reply.message]
+    """)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
     try:
