@@ -7,13 +7,13 @@ import resource
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from benchmarks.viewer_runs import SyntheticRun, write_run
-from tests.cli.dashboards import DEADLINE_S, RunningDashboard, dashboard
+from tests.cli.dashboards import RunningDashboard, dashboard
+from tests.hostile.test_endpoint import answered
 from tests.journals import with_checksums
 
 NAME = "support-1"
@@ -32,17 +32,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDashboa
 
 
 def sent(running: RunningDashboard, request: bytes) -> bytes:
-    """The answer to a request as it is, "" if the connection is closed without one."""
-    answer = b""
-    with socket.create_connection(("127.0.0.1", running.port), timeout=DEADLINE_S) as connection:
-        with suppress(ConnectionError):  # it may be refused, and closed, before all of it was read
-            connection.sendall(request)
-            if not request.endswith(END):  # nothing answers before the end
-                connection.shutdown(socket.SHUT_WR)
-        with suppress(ConnectionError):  # what was answered before comes first
-            while piece := connection.recv(65536):
-                answer += piece
-    return answer
+    return answered(running.port, request, ends=not request.endswith(END))
 
 
 def raw(target: str, *headers: str, method: str = "GET", version: str = "1.1") -> bytes:

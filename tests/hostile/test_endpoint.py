@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -31,6 +31,20 @@ DEADLINE_S = 60.0
 QUESTION = {"model": "m", "messages": [{"role": "user", "content": "What is 6 * 7?"}]}
 TOOL = {"name": "f", "description": "d", "input_schema": {"type": "object"}}
 CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+
+def answered(port: int, sent: bytes, *, ends: bool = True) -> bytes:
+    """Return all that is answered until the connection is closed; `ends` tells that nothing more comes."""
+    answer = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as connection:
+        with suppress(ConnectionError):  # it may be refused, and closed, before all of it was read
+            connection.sendall(sent)
+            if ends:
+                connection.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionError, TimeoutError):  # what was answered before comes first
+            while part := connection.recv(65536):
+                answer += part
+    return answer
 
 
 class Attacked:
@@ -67,17 +81,7 @@ class Attacked:
         return socket.create_connection(("127.0.0.1", self.endpoint.port), timeout=DEADLINE_S)
 
     def send(self, sent: bytes, *, ends: bool = True) -> bytes:
-        """Return all that is answered until the connection is closed; `ends` tells that nothing more comes."""
-        answer = b""
-        with self.connect() as connection:
-            try:
-                connection.sendall(sent)
-                if ends:
-                    connection.shutdown(socket.SHUT_WR)
-                while part := connection.recv(65536):
-                    answer += part
-            except (ConnectionError, TimeoutError):
-                pass
+        answer = answered(self.endpoint.port, sent, ends=ends)
         self.check(answer)
         return answer
 
