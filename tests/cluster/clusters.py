@@ -60,7 +60,6 @@ class RayCluster:
 
     @property
     def dashboard(self) -> str:
-        """The host and port of the dashboard."""
         return str(self._cluster.webui_url)
 
     def add(self, environ: Mapping[str, str] | None = None, **options: Any) -> Any:

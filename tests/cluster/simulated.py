@@ -138,7 +138,6 @@ class SimulatedCluster:
         self.driver.put(Frame(Kind.OPEN, number, setup, body))
 
     def opened_in(self, number: int) -> SimulatedActor:
-        """Wait until a host was opened, and return its actor."""
         self.wait_for(Kind.PLACED, number)
         [actor] = [each for each in self.actors if any(call[:2] == ("open", number) for call in each.calls)]
         return actor

@@ -60,7 +60,6 @@ def score(solution_str, ground_truth, extra_info=None, **kwargs):
 
 
 def without_times(value: Any) -> Any:
-    """Return results without times, and without what names the run or its options."""
     if isinstance(value, dict):
         kept = {key: each for key, each in value.items() if not key.endswith(("_ms", "_at")) and key not in OF_A_RUN}
         return {key: without_times(each) for key, each in kept.items()}

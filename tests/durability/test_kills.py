@@ -212,7 +212,6 @@ def test_a_run_that_is_killed_at_random_moments_goes_on_and_knows_what_it_lost(p
 
 
 def comparable(value: Any) -> Any:
-    """Return a part of results without what belongs to sessions."""
     if isinstance(value, Mapping):
         return {key: comparable(item) for key, item in value.items() if key not in OF_SESSIONS}
     return [comparable(item) for item in value] if isinstance(value, list) else value

@@ -41,7 +41,6 @@ def play(
 
 
 def failures(live: Live, scenes: Mapping[str, str]) -> dict[str, str]:
-    """Return the errors of the scenes that did not go well, by their names."""
     names = list(scenes)
     return {names[row]: text for row, text in errors(live).items()}
 

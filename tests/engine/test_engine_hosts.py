@@ -226,7 +226,6 @@ LOST = "its machine was lost three times (node n1 was lost)"
 
 
 def roll_out(stepped: SteppedEngine) -> ScriptedHost:
-    """Let a host roll the first run out, and return the host."""
     host = stepped.begin().host("host")
     stepped.after(host.rolls_out, RUN)
     return host

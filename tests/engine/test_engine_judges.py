@@ -67,19 +67,14 @@ def judged_by(workspace: Workspace, *script: Behaviour, **tables: Mapping[str, A
 
 def called(workspace: Workspace, code: str, *script: Behaviour, **tables: Mapping[str, Any]) -> tuple[Live, ChatServer]:
     with ChatServer(*script) as server:
-        return evaluated(calling_config(workspace, code, **tables), environ=keys(server)), server
-
-
-def keys(server: ChatServer) -> dict[str, str]:
-    """The variables by which functions find their judge."""
-    return {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": server.base_url}
+        environ = {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": server.base_url}
+        return evaluated(calling_config(workspace, code, **tables), environ=environ), server
 
 
 def test_a_judge_scores_each_run_and_is_counted_apart(questions: Workspace) -> None:
-    workspace = questions
-    workspace.write("rubrics/number.md", "Is the number right?\n")
+    questions.write("rubrics/number.md", "Is the number right?\n")
     live, server = judged_by(
-        workspace,
+        questions,
         reply(RIGHT),
         scoring={"rubric": "rubrics/number.md"},
         prices={"the-judge": {"input": 1, "output": 2}},

@@ -388,7 +388,6 @@ async def rollout(ctx):
 
 
 def body(client: str, text: str = "42") -> bytes:
-    """A good body of the client's API."""
     if client == "anthropic":
         return json.dumps(servers.messages_reply({"type": "text", "text": text})).encode()
     return json.dumps(servers.completion({"role": "assistant", "content": text})).encode()
