@@ -26,7 +26,6 @@ from unittest.mock import patch
 import pytest
 
 from benchmarks.memory import descendants
-from pytest_osmosis.addons.ray.clusters import ClusterHosts
 from tests.plugin.workspaces import processes_with
 
 DEADLINE_S = 600.0
@@ -97,18 +96,6 @@ class RayCluster:
         self.workers.remove(node)
         self._cluster.remove_node(node, allow_graceful=False)
 
-    @contextmanager
-    def frozen(self, node: Any) -> Iterator[set[int]]:
-        """Stop all processes of a node, hosts included, and yield them; let them go on at the end."""
-        stopped: set[int] = set()
-        try:
-            while new := _pids_of(node) - stopped:  # those that were started meanwhile
-                _signal(new, signal.SIGSTOP)
-                stopped |= new
-            yield stopped
-        finally:
-            _signal(stopped, signal.SIGCONT)
-
     def kill_head(self) -> None:
         for infos in self._cluster.head_node.all_processes.values():
             for info in infos:
@@ -133,12 +120,6 @@ class RayCluster:
     def node_ids(self) -> set[str]:
         """The ids of all nodes that were started and not removed."""
         return {node.node_id for node in (self._cluster.head_node, *self.workers)}
-
-    @staticmethod
-    def placed(hosts: ClusterHosts) -> tuple[int, int]:
-        """Count the hosts, without scorers, that have a place, and their nodes."""
-        nodes = [each.node_id for each in [*hosts._connections.values()] if each.name == "host" and each.node_id]
-        return len(nodes), len({*nodes})
 
     def close(self) -> None:
         """End all processes of the cluster, also those that Ray forgets."""

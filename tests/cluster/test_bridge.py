@@ -142,17 +142,6 @@ def test_the_host_of_a_killed_actor_dies_by_the_machine_with_its_scorer(
 
 
 @pytest.mark.nightly
-def test_a_node_that_freezes_is_lost_and_its_hosts_end_once_it_goes_on(workspace: Workspace, tmp_path: Path) -> None:
-    with ray_cluster(1, 1) as cluster, bridged(tmp_path, cluster.address) as bridge:
-        frozen, other = bridge.ready(workspace), bridge.ready(workspace)
-        [node] = [node for node in cluster.workers if node.node_id == frozen.node_id]
-        with cluster.frozen(node):
-            assert "said nothing for 30 s" in bridge.death(frozen).how
-        until(lambda: len(hosts_under(workspace.root)) == 1, "for the end of the host that froze")
-        assert other not in bridge.deaths
-
-
-@pytest.mark.nightly
 def test_hosts_end_with_the_head_of_their_cluster(workspace: Workspace, tmp_path: Path) -> None:
     with ray_cluster(1) as cluster, bridged(tmp_path, cluster.address) as bridge:
         host = bridge.ready(workspace)

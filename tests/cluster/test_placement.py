@@ -155,17 +155,11 @@ def test_a_node_on_which_no_host_can_run_is_named_and_avoided_while_there_are_ot
         cluster.open(3)
         cluster.wait_for(Kind.DIED, 3)
         assert cluster.opened(4).node_id == "10.1.0.1"
-
-
-def test_a_mistake_of_the_users_is_the_machines_while_other_hosts_run() -> None:
-    with SimulatedCluster(1, 1).running() as cluster:
-        cluster.open(1)
-        cluster.wait_for(Kind.PLACED, 1)
-        cluster.n_cpus["10.1.0.1"] = 1.0
-        cluster.problems = {"10.1.0.1": "it has no pytest-osmosis"}
-        cluster.open(2)
-        cluster.wait_for(Kind.DIED, 2)
-        assert cluster.heard(Kind.DIED)[2]["by"] == "machine"
+        cluster.problems["10.2.0.1"] = "it has no pytest-osmosis"
+        cluster.have("10.2.0.1", 1.0)
+        cluster.open(5)
+        cluster.wait_for(Kind.DIED, 5)
+        assert cluster.heard(Kind.DIED)[5]["by"] == "machine", "another host runs"
 
 
 def test_an_actor_that_cannot_be_made_is_the_users_mistake(monkeypatch: pytest.MonkeyPatch) -> None:

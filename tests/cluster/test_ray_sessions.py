@@ -126,7 +126,9 @@ def test_a_node_that_is_killed_loses_no_run_and_repeats_only_what_it_had_begun(
         ends.callback(hosts.close)
         hosts.open()
         with running(config, spawn=hosts.spawn) as live:
-            live.wait_for(lambda: cluster.placed(hosts) == (2, 2), "for a host on each node")
+            connections = hosts._connections
+            both = {node.node_id for node in nodes}
+            live.wait_for(lambda: {each.node_id for each in [*connections.values()]} == both, "for hosts on both nodes")
             weather.held_from = 4  # those came before there were two, so one host may have them all
             live.wait_for(lambda: weather.in_flight == 4 == len(weather.answered), "for two held runs of each host")
             live.wait_for(lambda: len(live.events("start")) == 8, "for the engine to hear of all that began")

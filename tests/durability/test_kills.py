@@ -32,10 +32,6 @@ from tests.weather import kill_choices
 
 N, SEED = 2, 7
 LATENCIES_S = (0.02, 0.03, 0.04, 0.05, 0.06)
-AHEAD = 3
-"""Hosts have at most this many times `batch_size` runs that they have not begun."""
-OF_A_ROW = 60
-"""The bytes of the events with which a session begins, which the digests of rows are most of."""
 REWARDS = """
 def score(solution_str, ground_truth, **kwargs):
     return float(solution_str)
@@ -126,7 +122,8 @@ class Eval:
         if kind == "full disk":
             journal = self._directory("killed") / "journal.jsonl"
             stored = journal.stat().st_size if journal.exists() else 1
-            most_bytes = stored + OF_A_ROW * self._plan.rows + self._some(self._plan.few_bytes)
+            begins = 60 * self._plan.rows  # bytes of the events with which a session does, mostly digests of rows
+            most_bytes = stored + begins + self._some(self._plan.few_bytes)
             self.workspace.write("limit.py", LIMIT.format(most_bytes=most_bytes))
             words = ["-plimit"]
         self._server.allow({"full disk": math.inf, "wave": 0}.get(kind, self._plan.batch))
@@ -193,7 +190,8 @@ def test_a_run_that_is_killed_at_random_moments_goes_on_and_knows_what_it_lost(p
             said_lost += "possibly billed" in eval_.killed(kind)
             check_repeated(stored, n_before, what)
             most_lost, n_lost = eval_.lost()
-            assert n_lost <= most_lost <= n_lost + (turn + 1) * AHEAD * plan.batch, what
+            most_unbegun = 3 * plan.batch  # of the hosts of one session
+            assert n_lost <= most_lost <= n_lost + (turn + 1) * most_unbegun, what
 
         stored, n_before = eval_.rolled(), len(server.requested)
         server.allow(math.inf)

@@ -5,8 +5,6 @@ Errors reach the agent's client as the model's server made them, and its run as 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 import pytest
 from aiohttp import web
 
@@ -15,6 +13,7 @@ from tests.endpoint.scenes import errors, failures, play
 from tests.engine.evaluating import Workspace, asked_rows, evaluated
 from tests.servers import (
     OVERFLOW,
+    Behaviour,
     ChatServer,
     Exchange,
     answered,
@@ -179,10 +178,7 @@ def test_the_agents_sdk_of_openai_sends_no_traces_with_the_endpoints_key() -> No
     assert endpoint_variables(Address("http://127.0.0.1:1/v1", "key"))["OPENAI_AGENTS_DISABLE_TRACING"] == "1"
 
 
-Answer = Callable[[Exchange], Awaitable[web.StreamResponse]]
-
-
-def by_text(**answers: Answer) -> Answer:
+def by_text(**answers: Behaviour) -> Behaviour:
     """Answers by the first word of the last message, with 42 for any other."""
 
     async def behave(exchange: Exchange) -> web.StreamResponse:
@@ -314,7 +310,7 @@ def test_a_rollout_is_charged_to_its_last_failed_request_unless_a_later_one_was_
     assert failed["usage"] == later["usage"] == {"input_tokens": 7, "output_tokens": 3}
 
 
-def releasing(then: Answer) -> Answer:
+def releasing(then: Behaviour) -> Behaviour:
     """Answers, and lets go what `held` holds: both requests are on their way before either is answered."""
 
     async def behave(exchange: Exchange) -> web.StreamResponse:

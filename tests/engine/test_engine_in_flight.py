@@ -52,14 +52,6 @@ def test_the_server_sees_batch_size_requests_at_once_and_never_more(
     assert live.kinds() == ["passed"] * 8
 
 
-TWICE = """
-async def rollout(ctx):
-    for _ in range(2):
-        reply = await ctx.chat(ctx.prompt)
-    return [*ctx.prompt, reply.message]
-"""
-
-
 class Log:
     """The number of requests that arrived. It refuses one in four."""
 
@@ -100,7 +92,12 @@ def test_requests_of_all_hosts_and_their_retries_keep_to_the_limit(
 ) -> None:
     log, clock = Log(), ThreadClock()
     workspace.rows([{"user_prompt": f"row {row}", "ground_truth": "42"} for row in range(12)])
-    workspace.agent(TWICE)
+    workspace.agent("""
+        async def rollout(ctx):
+            for _ in range(2):
+                reply = await ctx.chat(ctx.prompt)
+            return [*ctx.prompt, reply.message]
+    """)
     with ChatServer(log) as server:
         execution = {"hosts": hosts, "requests_per_minute": 60}
         config = workspace.config(server, evaluation={"batch_size": 8}, execution=execution)

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -258,21 +258,17 @@ def test_a_silent_host_that_its_machine_took_along_was_lost_with_that(make: Make
 
 
 @pytest.mark.parametrize("probes", [(), (ModelTag.PRIMARY,)], ids=["runs", "probe"])
-def test_a_host_that_never_begins_its_runs_is_ended(make: Make, probes: tuple[ModelTag, ...]) -> None:
+def test_a_host_that_never_begins_its_runs_is_ended_and_an_idle_one_may_be_silent(
+    make: Make, probes: tuple[ModelTag, ...]
+) -> None:
     """Code that holds the interpreter from its import on keeps a host silent."""
-    stepped = make(probes=probes).begin()
-    assert [message["op"] for message in stepped.host("host").told][-1:] == (["probe"] if probes else ["run"])
+    stepped = make(1, hosts=2, probes=probes).begin()
+    hosts = stepped.hosts[:2]
+    [busy] = [host for host in hosts if host.asked("probe") or host.runs()]
     stepped.turn()
-    assert not stepped.host("host").killed
+    assert not busy.killed
     stepped.later(1000.0)
-    assert stepped.host("host").killed
-
-
-def test_an_idle_host_may_be_silent(make: Make) -> None:
-    stepped = make(1, hosts=2).begin()
-    idle = next(host for host in stepped.loop.hosts.rolling if not cast(ScriptedHost, host.connection).runs())
-    stepped.later(1000.0)
-    assert not cast(ScriptedHost, idle.connection).killed
+    assert [host.killed for host in hosts] == [host is busy for host in hosts]
 
 
 def test_the_run_that_keeps_its_host_silent_is_found_in_quarantine(make: Make) -> None:
@@ -773,18 +769,6 @@ def test_a_host_that_dies_while_the_session_ends_is_not_replaced(make: Make) -> 
     stepped.after(stepped.loop.inbox.put, Close(10.0))
     stepped.after(stepped.host("host").die)
     assert stepped.hosts == before
-
-
-def test_nothing_is_stored_for_a_host_that_writes_artifacts_itself(make: Make, tmp_path: Path) -> None:
-    folder = tmp_path / "artifacts"
-    stepped = make(1, setup=Setup(HostCode("roll", str(tmp_path), (), CLIENT), artifacts=str(folder))).begin()
-    host = stepped.host("host")
-    host.starts(RUN)
-    piece = {"path": "log", "data": base64.b64encode(b"whole").decode(), "offset": 0, "last": True}
-    stepped.after(host.say, "artifact", RUN, **piece)
-    stepped.after(host.say, "left_out", RUN, why="large")
-    assert not folder.exists()
-    assert stepped.loop.notices.texts == []
 
 
 @pytest.mark.addon

@@ -195,7 +195,8 @@ def test_requests_of_all_kinds_are_replayed_without_a_connection(workspace: Work
     assert to, "agents with a client of their own connect to the endpoint"
     assert all(line.startswith(("socket.connect ('127.0.0.1'", "socket.getaddrinfo 127.0.0.1")) for line in to), to
     for event in replayed.events("rollout"):
-        own = [each for each in exchanges if _run(each) == _run(event) and each["asker"] == "rollout"]
+        key = (event["row"], event["run"], "rollout")
+        own = [each for each in exchanges if (each["row"], each["run"], each["asker"]) == key]
         n_answers = sum("reply" in each for each in own)
         assert event.get("stored", {"requests": 0})["requests"] == n_answers
         if n_answers:
@@ -220,10 +221,6 @@ def _scores(setup: Setup, environ: Mapping[str, str], request: ScoringFields) ->
     scores = {name: host.replay(request, name).score for name in FUNCTIONS}
     host.close()
     return scores
-
-
-def _run(event: Mapping[str, Any]) -> tuple[int, int]:
-    return event["row"], event["run"]
 
 
 TURNS = """

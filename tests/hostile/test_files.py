@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from pytest_osmosis.files import reading
-from tests.hostile.workspaces import CONFIG, HostileWorkspace
+from tests.hostile.workspaces import CONFIG, PLAIN_AND_XDIST, HostileWorkspace
 from tests.plugin.workspaces import PYTEST, read_json
 
 VALID_SECRETS = "--osmosis-secrets-file takes a file with lines NAME=VALUE, or - to read them from standard input"
@@ -111,21 +111,18 @@ NAMES = ("x[1]", "x::y", r"a\x1bcb", r"a\u202eb", r"a\rb", r"a\u200bb")
 """Names of evals, as they are shown."""
 
 
-def in_folders(hostile: HostileWorkspace) -> list[str]:
-    """Write an eval with two rows in each folder, and return the ids of their runs."""
+@PLAIN_AND_XDIST
+def test_evals_in_folders_with_any_name_run(hostile: HostileWorkspace) -> None:
     for folder in FOLDERS:
         hostile.eval(rows=2, folder=folder)
-    return [f"./{folder}/configs/eval/x.toml::x[row{row}-run0]" for folder in FOLDERS for row in range(2)]
-
-
-def test_evals_in_folders_with_any_name_run(hostile: HostileWorkspace) -> None:
-    ids = in_folders(hostile)
+    ids = [f"./{folder}/configs/eval/x.toml::x[row{row}-run0]" for folder in FOLDERS for row in range(2)]
 
     result = hostile.run(*(f"--osmosis-config={folder}/configs/eval/x.toml" for folder in FOLDERS))
 
     result.assert_outcomes(passed=len(ids))
     assert [folder for folder in FOLDERS if not hostile.run_dirs(folder=folder)] == []
-    hostile.run(*ids, "--osmosis-inline").assert_outcomes(passed=len(ids))
+    inline = [] if hostile.distributed else ["--osmosis-inline"]
+    hostile.run(*ids, *inline).assert_outcomes(passed=len(ids))
 
 
 def test_a_path_that_pytest_takes_for_the_name_of_a_test_or_a_terminal_obeys_is_refused(
@@ -140,13 +137,6 @@ def test_a_path_that_pytest_takes_for_the_name_of_a_test_or_a_terminal_obeys_is_
     assert result.ret == 4
     text = 'its path names its tests, and holds "[", "::", or characters that control terminals; rename it'
     assert [line for line in result.errlines if line] == [f"ERROR: configs/eval/{name}.toml: {text}" for name in NAMES]
-
-
-@pytest.mark.parametrize("hostile", [["-n2"]], indirect=True, ids=["-n2"])
-def test_workers_run_evals_in_folders_with_any_name(hostile: HostileWorkspace) -> None:
-    ids = in_folders(hostile)
-
-    hostile.run(*ids).assert_outcomes(passed=len(ids))
 
 
 def test_what_the_session_reads_is_never_overwritten(hostile: HostileWorkspace) -> None:

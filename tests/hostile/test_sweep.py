@@ -8,10 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from urllib.parse import quote
-
-import pytest
 
 from benchmarks.memory import PeakMemory, descendants, proportional_mb
 from tests.hostile.sweep import control_sequences, secrets
@@ -92,24 +89,3 @@ def test_the_search_covers_every_kind_of_file(hostile: HostileWorkspace) -> None
     assert "rewards.py" not in names
     for artefact in hostile.artefacts():
         assert list(secrets(artefact.content + API_KEY.encode(), hostile.secrets)), artefact.name
-
-
-def test_commands_in_this_process_print_what_processes_print(hostile: HostileWorkspace) -> None:
-    def check(here: Callable[..., pytest.RunResult], process: Callable[..., pytest.RunResult], *words: str) -> None:
-        results = [run(*words) for run in (process, here)]
-        first, second = ((result.ret, result.outlines, result.errlines) for result in results)
-        assert first == second, words
-        *_, out, err, out_here, err_here = [each.content for each in hostile.artefacts() if each.printed]
-        assert (out_here, err_here) == (out, err), words
-
-    def command(*words: str) -> pytest.RunResult:
-        script = "import sys; from pytest_osmosis.cli import main; sys.exit(main())"  # what `pytest-osmosis` is
-        return hostile.command(sys.executable, "-c", script, *words)
-
-    hostile.eval(rows=[{"user_prompt": "日é 1 * 2", "score": 0.0}])
-    hostile.run("--osmosis-config=configs/eval/x.toml")
-    check(hostile.cli, command, "show", "row0-run0", "--full")
-    check(hostile.cli, command, "show", "no\x1bne")
-    check(hostile.cli, command, "show", "--nothing-of-that-name")
-    check(hostile.run, hostile.run_process, "--osmosis-config=no\x1bne.toml")
-    check(hostile.run, hostile.run_process, "--osmosis-config=configs/eval/x.toml", "--co", "-qq")

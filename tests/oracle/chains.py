@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +13,8 @@ from typing import Any, NamedTuple
 from pytest_osmosis.addons.viewer.stored_results import differences as differing
 from tests.oracle.model import TOKENS, Baseline, Outcome, Run, Said, Session, ended, outcome
 from tests.oracle.server import Script
-from tests.plugin.workspaces import DEADLINE_S, PYTEST, Workspace, hosts_under, junit_cases, read_json, toml, wait_until
+from tests.plugin.workspaces import Workspace, hosts_under, junit_cases, read_json, toml, wait_until
 
-PYTHON = os.environ.get("OSMOSIS_ORACLE_PYTHON")
-"""The interpreter of another version of the package, whose commands are run as processes in place of this one's."""
 AGENT = """
 async def rollout(ctx):
     reply = await ctx.chat(ctx.prompt)
@@ -124,22 +120,13 @@ class Chain:
         self.steps.append(f"pytest {' '.join(words)}\n     {self.given}")
         words = (f"--osmosis-config={path}", "--osmosis-no-probe", "-pno:cacheprovider", "--junitxml=junit.xml", *words)
         (self.workspace.root / "junit.xml").unlink(missing_ok=True)
-        if PYTHON:
-            return self._process([PYTHON, *PYTEST[1:], *words])
         result = self.workspace.run(*words)
         return Seen(int(result.ret), f"{result.stdout}\n{result.stderr}")
 
     def cli(self, *words: str) -> Seen:
         self.steps.append(f"pytest-osmosis {' '.join(words)}")
-        if PYTHON:
-            return self._process([PYTHON, "-m", "pytest_osmosis", *words])
         result = self.workspace.cli(*words)
         return Seen(int(result.ret), f"{result.stdout}\n{result.stderr}")
-
-    def _process(self, words: Sequence[str]) -> Seen:
-        root = self.workspace.root
-        done = subprocess.run(words, cwd=root, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-        return Seen(done.returncode, f"{done.stdout}\n{done.stderr}")
 
     # -- steps ---------------------------------------------------------------------------------------------
 

@@ -1,9 +1,8 @@
 """Random chains of commands exit, count, ask and report as the model says.
 
-More chains, others, or those of another version of the package:
+More chains, or others:
 
     OSMOSIS_ORACLE_SEED=1000 OSMOSIS_ORACLE_CHAINS=500 pytest -m nightly tests/oracle
-    OSMOSIS_ORACLE_PYTHON=other/.venv/bin/python pytest -m slow tests/oracle
 """
 
 from __future__ import annotations

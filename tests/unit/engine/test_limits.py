@@ -245,10 +245,3 @@ def test_it_speaks_once_of_hosts_that_wait_unless_the_session_did_and_not_of_sho
     assert not spoken(WaitNotice(), 100, lambda now: Waiting(2 * (now % 10 < 9), 8, LACKS))
     said = spoken(WaitNotice(told=True), 200, lambda now: Waiting(1, 1, LACKS) if now < 100 else Waiting(0, 1))
     assert said == {110: "the host has a place now"}
-
-
-def test_one_line_says_how_many_wait() -> None:
-    assert Waiting(0, 3).text == ""
-    assert Waiting(1, 2, LACKS).text == f"1 of 2 hosts waits for a place: {LACKS}"
-    assert Waiting(1, 1, LACKS).text == f"the host has no place: {LACKS}"
-    assert Waiting(3, 3, LACKS).text == f"none of 3 hosts has a place: {LACKS}"

@@ -26,11 +26,6 @@ class Optional:
     async def grade(self, ctx: object, label: str = "") -> None: ...
 
 
-class Static:
-    @staticmethod
-    async def grade(ctx: object) -> None: ...
-
-
 def logged(function: Callable[..., Any]) -> Callable[..., Any]:
     def called(*given: Any) -> Any:
         return function(*given)
@@ -70,7 +65,7 @@ class Needy:
     async def grade(self, ctx: object) -> None: ...
 
 
-@pytest.mark.parametrize("cls", [Plain, Optional, Static, Decorated])
+@pytest.mark.parametrize("cls", [Plain, Optional, Decorated])
 def test_a_class_that_each_run_can_call_is_accepted(cls: type[Any]) -> None:
     check_class("rewards:Judge", cls, "grade", passes_config=False)
 
