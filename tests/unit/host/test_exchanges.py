@@ -1,7 +1,4 @@
-"""What a host says: errors of requests that a cassette does not have, differences of requests, lines of its events.
-
-And the output of runs: routed by context, truncated, in order.
-"""
+"""Errors of requests that a cassette does not have, differences of requests, lines and output of a host."""
 
 from __future__ import annotations
 
