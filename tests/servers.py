@@ -91,7 +91,7 @@ class ChatServer:
         self.requests: list[Seen] = []
         self.in_flight = 0
         self.max_in_flight = 0
-        self._script: Sequence[Behaviour] = script or (reply("42"),)
+        self.script: Sequence[Behaviour] = script or (reply("42"),)
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._loop: asyncio.AbstractEventLoop
@@ -158,7 +158,7 @@ class ChatServer:
         text = await request.text()
         headers = {name.lower(): value for name, value in request.headers.items()}
         seen = Seen(request.path, headers, json.loads(text) if text else {})
-        behaviour = self._script[min(len(self.requests), len(self._script) - 1)]
+        behaviour = self.script[min(len(self.requests), len(self.script) - 1)]
         self.in_flight += 1
         self.max_in_flight = max(self.max_in_flight, self.in_flight)
         self.requests.append(seen)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from tests import server_answers
-from tests.corpus.place import Place
+from tests.corpus.place import DEADLINE_S, Place
 from tests.corpus.recipes import ENDED, RECIPES, ended_at
-from tests.corpus.walked import PAGES, walk
+from tests.docs.blocks import PAGES, REPOSITORY, blocks_of
+from tests.docs.walk import Page
 from tests.oracle.chains import Chain
 from tests.oracle.kinds import KINDS
 from tests.oracle.server import Script
@@ -25,8 +26,7 @@ PLAIN, PLAIN_AND_XDIST = ("plain",), ("plain", "xdist")
 JUNIT = ("--junitxml=junit.xml", "-ojunit_logging=all")
 
 
-@dataclass(frozen=True)
-class Case:
+class Case(NamedTuple):
     """A story, what its server says, how it is told, and whether the eval runs that it leaves are read."""
 
     tell: Callable[[Place], object]
@@ -34,55 +34,59 @@ class Case:
     modes: Sequence[str] = PLAIN_AND_XDIST
     is_read: bool = True
 
-    @property
-    def description(self) -> str:
-        return " ".join(str(getattr(self.tell, "func", self.tell).__doc__ or "").split())
+
+def _chain(place: Place, kind: Callable[[Chain], None], seed: int) -> None:
+    """Tell a chain whose rollouts are made one after the other, so that it stops at the same one each time."""
+    (script,) = place.server.script
+    assert isinstance(script, Script)
+    chain = Chain(place, script, place.server.base_url, seed)
+    chain.batch = 1
+    script.faults, script.refusals, script.right = 0.1, 0.03, None
+    kind(chain)
 
 
-def _chain(kind: Callable[[Chain], None], seed: int) -> Case:
-    """A chain whose rollouts are made one after the other, so that it stops at the same one each time."""
-    made: list[Script] = []
+class NotedPage(Page):
+    """A page of the documentation whose commands are noted in a place."""
 
-    def begin() -> Sequence[Behaviour]:
-        made[:] = [Script(500 + seed)]
-        return made
+    deadline_s = DEADLINE_S
 
-    def tell(place: Place) -> None:
-        script = made[0]
-        chain = Chain(place, script, place.server.base_url, 500 + seed)
-        chain.batch = 1
-        script.faults, script.refusals, script.right = 0.1, 0.03, None
-        kind(chain)
+    def __init__(self, path: Path, place: Place) -> None:
+        super().__init__(path, place.root)
+        self._place = place
+        self.port = place.server.port + 1000
 
-    tell.__doc__ = kind.__doc__
-    return Case(tell, begin, PLAIN if seed else PLAIN_AND_XDIST)
+    def _subprocess(self, words: Sequence[str]) -> tuple[int, str]:
+        before = self._place._files()
+        status, printed = super()._subprocess(words)
+        if self.path.name == "manage-runs.md":  # what evals in the background have written now is a matter of time
+            before = self._place._files()
+        self._place._note((" ".join(words).replace("\n", " ; "),), status, printed, "", before)
+        return status, printed
 
 
-def _broken(table: str) -> Callable[[Place], object]:
-    def tell(place: Place) -> None:
-        """Configs with each broken rule of one table, in one command."""
-        place.write("data/multiply.jsonl", "{}\n")
-        place.write("rollouts/multiply/main.py", "")
-        for number, (body, _) in enumerate(BROKEN[table]):
-            place.write(f"configs/eval/c{number:02}.toml", complete(table, body))
-        place.command(4, "--osmosis-config=configs/eval")
+def _page(place: Place, path: Path) -> None:
+    NotedPage(path, place).walk()
 
-    return tell
+
+def _broken(place: Place, table: str) -> None:
+    """Give configs with each broken rule of one table to one command."""
+    place.write("data/multiply.jsonl", "{}\n")
+    place.write("rollouts/multiply/main.py", "")
+    for number, (body, _) in enumerate(BROKEN[table]):
+        place.write(f"configs/eval/c{number:02}.toml", complete(table, body))
+    place.command(4, "--osmosis-config=configs/eval")
 
 
 def _answered(place: Place) -> None:
-    """An eval of three rows whose server gives one answer to all."""
+    """Run an eval of three rows whose server gives one answer to all."""
     model = {"base_url": place.server.base_url, "max_retries": 0}
     place.eval(rows=3, model=model, limits={"max_errors": "100%"})
     place.command(0, X, *JUNIT)
 
 
-SLOW = slow(0.5, answer)
-"""Takes longer than a stop: when an eval stops, exactly one request is in flight."""
-
-
-def _only(answer: Behaviour) -> Sequence[Behaviour]:
-    return (answer,)
+def _scripted(make: Callable[..., Behaviour], *given: Any) -> Sequence[Behaviour]:
+    """Return a script of one behaviour, made anew for each mode, as some count requests."""
+    return (make(*given),)
 
 
 ROWS: Sequence[Mapping[str, Any]] = (
@@ -194,25 +198,17 @@ TABLES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 """Tables of the config that are laid over the usual ones, by a name."""
 
 
-def _option(words: Sequence[str]) -> Callable[[Place], object]:
-    def tell(place: Place) -> None:
-        """One command with an option, in a workspace of many outcomes."""
-        _many_outcomes(place, {})
-        given = words if any(word.startswith(("--osmosis-config", "configs/")) for word in words) else (X, *words)
-        place.command(0, *given, *JUNIT, "--osmosis-no-probe")
-
-    return tell
+def _option(place: Place, words: Sequence[str]) -> None:
+    _many_outcomes(place, {})
+    given = words if any(word.startswith(("--osmosis-config", "configs/")) for word in words) else (X, *words)
+    place.command(0, *given, *JUNIT, "--osmosis-no-probe")
 
 
-def _table(tables: Mapping[str, Mapping[str, Any]]) -> Callable[[Place], object]:
-    def tell(place: Place) -> None:
-        """One command whose config has other tables, then a resume and a rescore."""
-        _many_outcomes(place, tables)
-        place.command(0, X, *JUNIT, "--osmosis-no-probe")
-        place.command(0, X, "--osmosis-resume", "--osmosis-no-probe")
-        place.command(0, "--osmosis-from=latest", "-v")
-
-    return tell
+def _table(place: Place, tables: Mapping[str, Mapping[str, Any]]) -> None:
+    _many_outcomes(place, tables)
+    place.command(0, X, *JUNIT, "--osmosis-no-probe")
+    place.command(0, X, "--osmosis-resume", "--osmosis-no-probe")
+    place.command(0, "--osmosis-from=latest", "-v")
 
 
 def _many_outcomes(place: Place, tables: Mapping[str, Mapping[str, Any]]) -> None:
@@ -235,25 +231,34 @@ OURS: Sequence[Sequence[str]] = (
 
 
 def _ours(place: Place) -> None:
-    """Commands of ours in an empty folder."""
     for words in OURS:
         place.cli(*words)
 
 
 def _cases() -> Mapping[str, Case]:
     cases: dict[str, Case] = {f"story {story.__name__}": Case(story) for story in STORIES}
-    for seed in range(2):
-        cases |= {f"chain {kind.__name__} {seed}": _chain(kind, seed) for kind in KINDS}
-    cases |= {f"page {page}": Case(partial(walk, page=page), modes=PLAIN) for page in PAGES}
-    cases |= {f"broken {table}": Case(_broken(table), is_read=False) for table in BROKEN}
+    for number, modes in enumerate((PLAIN_AND_XDIST, PLAIN)):
+        for kind in KINDS:
+            told = partial(_chain, kind=kind, seed=500 + number)
+            cases[f"chain {kind.__name__} {number}"] = Case(told, partial(_scripted, Script, 500 + number), modes)
+    for path in PAGES:
+        name = path.relative_to(REPOSITORY).as_posix()
+        runs_commands = any((block.language, block.way) == ("console", "run") for block in blocks_of(path))
+        if runs_commands and name != "docs/zh/README.md":  # which says what README.md says
+            cases[f"page {name}"] = Case(partial(_page, path=path), modes=PLAIN)
+    cases |= {f"broken {table}": Case(partial(_broken, table=table), is_read=False) for table in BROKEN}
     for each in (server_answers.FAILING, server_answers.REPLYING):
         for server, answers in each.items():
             for name, given in answers.items():
-                cases[f"server {server}, {name}"] = Case(_answered, partial(_only, slow(0.5, given.answer)), PLAIN)
-    cases |= {f"option {line}": Case(_option(shlex.split(line)), is_read=False) for line in COMMANDS.split("\n")[1:-1]}
+                cases[f"server {server}, {name}"] = Case(_answered, partial(_scripted, slow, 0.5, given.answer), PLAIN)
+    for line in COMMANDS.split("\n")[1:-1]:
+        cases[f"option {line}"] = Case(partial(_option, words=shlex.split(line)), is_read=False)
     for name, tables in TABLES.items():
-        case = Case(_table(tables))
-        cases[f"table {name}"] = replace(case, script=partial(_only, SLOW)) if "limits" in tables else case
+        case = Case(partial(_table, tables=tables))
+        # Half a second is longer than a stop, so that exactly one request is in flight when an eval stops.
+        cases[f"table {name}"] = (
+            case._replace(script=partial(_scripted, slow, 0.5, answer)) if "limits" in tables else case
+        )
     cases["commands without eval runs"] = Case(_ours, modes=PLAIN, is_read=False)
     cases |= {f"recipe {name}": Case(tell, modes=PLAIN) for name, tell in RECIPES.items()}
     return cases | {f"ended by {name}": Case(tell, partial(ended_at, n), PLAIN) for name, (tell, n) in ENDED.items()}

@@ -7,19 +7,18 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from tests.cli.dashboards import dashboard
-from tests.corpus.normalise import shortened
-from tests.corpus.place import DEADLINE_S, Place
+from tests.corpus.place import DEADLINE_S, Place, shortened
 from tests.plugin.under_xdist import json_lines
 
 IN_ONE_PROCESS = """
 import io, json, runpy, sys, traceback
-for words in json.loads(sys.stdin.read()):
-    sys.argv = ["pytest-osmosis", *words]
+for command in json.load(sys.stdin):
+    sys.argv = ["pytest-osmosis", *command.split()]
     streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True) for _ in "oe"]
     screens = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = streams
@@ -36,18 +35,15 @@ for words in json.loads(sys.stdin.read()):
 """
 """Runs commands of ours one after the other: starting Python costs more than most of them do."""
 OF_ONE = (
-    *(["show", "{run}"], ["show", "{run}", "--all", "--json"], ["show", "{run}", "row0"]),
-    *(["show", "{run}", "row0-run0", "--full"], ["show", "{run}", "row1-run0", "--json"]),
-    ["runs", "export", "{run}"],
-    *(["runs", "export", "{run}", "--format=jsonl"], ["runs", "export", "{run}", "--format=prime", "-o", "prime"]),
-    ["html", "{run}", "-o", "report.html"],
+    *("show {run}", "show {run} --all --json", "show {run} row0", "show {run} row0-run0 --full"),
+    *("show {run} row1-run0 --json", "runs export {run}", "runs export {run} --format=jsonl"),
+    *("runs export {run} --format=prime -o prime", "html {run} -o report.html"),
 )
-"""Commands that look at one eval run."""
 OF_ALL = (
-    *(["runs", "list"], ["runs", "list", "--all", "--json"]),
-    *(["runs", "compare", "latest~1", "latest", "--all"], ["runs", "compare", "latest~1", "latest", "--json"]),
+    *("runs list", "runs list --all --json"),
+    *("runs compare latest~1 latest --all", "runs compare latest~1 latest --json"),
 )
-"""Commands that look at all eval runs of a workspace."""
+"""Commands that look at one eval run, and at all of a workspace."""
 MOST_RUNS = 4
 """Eval runs of one workspace that are read one by one: the newest."""
 
@@ -57,10 +53,12 @@ def read_runs(place: Place, stored: Path) -> None:
     shutil.copytree(stored, place.root, symlinks=True, dirs_exist_ok=True)
     for folder in sorted({path.parent.parent for path in place.root.rglob(".osmosis/runs")}):
         runs = sorted((path for path in (folder / ".osmosis/runs").iterdir() if path.is_dir()), key=_age)[-MOST_RUNS:]
-        names = [run.name for run in runs]
-        _look(place, folder, [[word.format(run=name) for word in words] for name in names for words in OF_ONE])
+        _look(place, folder, [line.format(run=run.name) for run in runs for line in OF_ONE])
         _look(place, folder, OF_ALL)
-        _browse(place, folder, names)
+        with dashboard(folder) as running:
+            for path in ("runs", *(f"runs/{run.name}{end}" for end in ("", "/conversations/0") for run in runs)):
+                answer = running.api(path)
+                place.shown += [f"$ GET /api/{path}", f"status {answer.status}", *_laid_out(answer.text)]
         for run in runs:
             _go_on(place, folder, run)
 
@@ -73,53 +71,27 @@ def _age(run: Path) -> tuple[str, str]:
     return (found[0] if found else "", run.name)
 
 
-def _look(place: Place, folder: Path, commands: Sequence[Sequence[str]]) -> None:
+def _look(place: Place, folder: Path, commands: Sequence[str]) -> None:
     words = [sys.executable, "-c", IN_ONE_PROCESS]
     done = subprocess.run(
         words, cwd=folder, input=json.dumps(commands), capture_output=True, text=True, timeout=DEADLINE_S, check=False
     )
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
     place.shown += [f"died: {line}" for line in done.stderr.splitlines()]
-    for command, (status, out, err) in zip(commands, answers, strict=False):
-        place.shown += [f"$ pytest-osmosis {' '.join(command)}", f"exit status {status}"]
-        place.shown += shortened(_printed(command, out))
+    for command, line in zip(commands, done.stdout.splitlines(), strict=False):
+        status, out, err = json.loads(line)
+        place.shown += [f"$ pytest-osmosis {command}", f"exit status {status}", *_laid_out(out)]
         place.shown += [f"stderr: {line}" for line in err.splitlines()]
-    for written in ("report.html", "prime"):
-        place.shown += shortened(_written(place, folder / written))
-
-
-def _printed(command: Sequence[str], out: str) -> list[str]:
-    """Return what a command printed, and JSON line by line."""
-    if "--json" in command or command[:2] == ["runs", "export"]:
-        parts = out.splitlines() if "--format=jsonl" in command else [out]
-        try:
-            return [line for part in parts for line in json_lines(json.loads(part))]
-        except ValueError:
-            pass
-    return [re.sub(r"(?<=\S) {2,}", "  ", line).rstrip() for line in out.splitlines()]
-
-
-def _written(place: Place, path: Path) -> Iterator[str]:
-    for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
+    for file in (folder / "report.html", *sorted((folder / "prime").rglob("*"))):
         if file.is_file():
-            yield f"written: {file.relative_to(place.root)}"
-            yield from place.content(file)
+            place.shown += [f"written: {file.relative_to(place.root)}", *place.content(file)]
 
 
-def _browse(place: Place, folder: Path, names: Sequence[str]) -> None:
-    with dashboard(folder) as running:
-        for path in ("runs", *(f"runs/{name}" for name in names), *(f"runs/{name}/conversations/0" for name in names)):
-            answer = running.api(path)
-            place.shown += [f"$ GET /api/{path}", f"status {answer.status}"]
-            place.shown += shortened(_page(answer.text))
-
-
-def _page(text: str) -> list[str]:
-    try:
-        value: Any = json.loads(text)
-    except ValueError:
-        return text.splitlines()
-    return json_lines(value)
+def _laid_out(text: str) -> list[str]:
+    """Return the lines of a text: of JSON, also one on each line, without times; of others without wide columns."""
+    for parts in ([text], text.splitlines()):
+        with suppress(ValueError):
+            return shortened(line for part in parts for line in json_lines(json.loads(part)))
+    return shortened(re.sub(r"(?<=\S) {2,}", "  ", line).rstrip() for line in text.splitlines())
 
 
 def _go_on(place: Place, folder: Path, run: Path) -> None:

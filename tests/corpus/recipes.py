@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +45,25 @@ class Judge(Grader):
         ctx.sample.remove_sample = ctx.metadata.get("removes", False)
         ctx.set_reward(ctx.metadata.get("score", 1.0))
 """
+ODD = r"""
+from pytest_osmosis import AgentWorkflowOutput
+
+SCORES = [float('nan'), float('inf'), 'one', None, True, 10**400, -1e300, {'score': 1, 'reason': '\ud800'}]
+
+async def rollout(ctx):
+    messages = [*ctx.prompt, {'role': 'assistant', 'content': '\ud800'}]
+    odd = [float('nan'), float('inf'), 1e308, '\udc00'][ctx.row_index % 4]
+    metrics = {'odd': odd} if ctx.row_index > 6 else {}
+    return AgentWorkflowOutput(messages, metrics=metrics, info={'odd': odd})
+
+def score(solution_str, ground_truth, extra_info, **kwargs):
+    return SCORES[extra_info['id']]
+"""
 
 
-def _values(rows: Sequence[Row]) -> Callable[[Place], object]:
-    def tell(place: Place) -> None:
-        """An eval over rows with odd values."""
-        tables: dict[str, Any] = {"limits": {"max_errors": 99}, "gate": {"pass_rate": ">= 0.5"}}
-        place.eval("x", rows, ".", evaluation={"n": 2}, **tables)
-        place.command(0, X, "--junitxml=junit.xml", "--osmosis-markdown=page.md")
-
-    return tell
+def _values(place: Place, rows: Sequence[Row]) -> None:
+    place.eval("x", rows, ".", evaluation={"n": 2}, limits={"max_errors": 99}, gate={"pass_rate": ">= 0.5"})
+    place.command(0, X, "--junitxml=junit.xml", "--osmosis-markdown=page.md")
 
 
 def removed(place: Place) -> None:
@@ -68,30 +78,17 @@ def removed(place: Place) -> None:
 
 def odd_answers(place: Place) -> None:
     """Agents and functions that return values which are no JSON, or no scores."""
-    place.write(
-        "agent.py",
-        "from pytest_osmosis import AgentWorkflowOutput\n\n"
-        "async def rollout(ctx):\n"
-        "    messages = [*ctx.prompt, {'role': 'assistant', 'content': '\\ud800'}]\n"
-        "    odd = [float('nan'), float('inf'), 1e308, '\\udc00'][ctx.row_index % 4]\n"
-        "    metrics = {'odd': odd} if ctx.row_index > 6 else {}\n"
-        "    return AgentWorkflowOutput(messages, metrics=metrics, info={'odd': odd})\n",
-    )
-    place.write(
-        "rewards.py",
-        "ODD = [float('nan'), float('inf'), 'one', None, True, 10**400, -1e300, {'score': 1, 'reason': '\\ud800'}]\n\n"
-        "def score(solution_str, ground_truth, extra_info, **kwargs):\n    return ODD[extra_info['id']]\n",
-    )
+    place.write("odd.py", ODD)
     rows = [{"id": number} for number in range(8)]
-    place.eval("x", rows, ".", agent={"agent": "agent:rollout"}, limits={"max_errors": 99})
+    functions = {"eval_fns": ["odd:score"]}
+    place.eval("x", rows, agent={"agent": "odd:rollout"}, scoring=functions, limits={"max_errors": 99})
     place.command(1, X, "-rA", "--junitxml=junit.xml")
 
 
 def twenty_thousand(place: Place) -> None:
     """An eval of 20,000 runs."""
-    place.eval(
-        "x", [{"score": (row * 7 % 11) / 10} for row in range(2000)], ".", evaluation={"n": 10, "batch_size": 64}
-    )
+    rows = [{"score": (row * 7 % 11) / 10} for row in range(2000)]
+    place.eval("x", rows, evaluation={"n": 10, "batch_size": 64})
     place.command(1, X, "-q", "--osmosis-show-failures=2", "--tb=no", "--no-summary")
 
 
@@ -106,15 +103,11 @@ def results_alone(place: Place) -> None:
         parts[-1].rename(place.root / f"part{part}.json")
     shutil.rmtree(place.root / ".osmosis")
     for words in (
-        *(["show", "one.json"], ["show", "one.json", "row1"], ["show", "one.json", "--json"]),
-        *(["runs", "compare", "one.json", "two.json"], ["runs", "export", "one.json"], ["html", "one.json"]),
-        *(
-            ["merge", "part1.json", "part2.json", "-o", "whole.json"],
-            ["merge", "part1.json"],
-            ["merge", "one.json", "part1.json"],
-        ),
+        *("show one.json", "show one.json row1", "show one.json --json"),
+        *("runs compare one.json two.json", "runs export one.json", "html one.json"),
+        *("merge part1.json part2.json -o whole.json", "merge part1.json", "merge one.json part1.json"),
     ):
-        place.cli(*words)
+        place.cli(*words.split())
     place.command(4, "--osmosis-from=one.json")
 
 
@@ -147,42 +140,35 @@ def environments(place: Place) -> None:
 
 
 def kinds(place: Place) -> None:
-    """Eval runs of every kind that the front end knows."""
+    """Leave eval runs of every kind that the front end knows."""
     make_kinds(place.root, place)
 
 
-def _ended(number: signal.Signals, after: int) -> Callable[[Place], object]:
-    """Return a story whose session waits for an answer when it gets a signal, and which then goes on."""
+def _ended(place: Place, number: signal.Signals, after: int) -> None:
+    """Look at an eval run while it runs, once a signal ended it while it waited for an answer, and when it goes on."""
+    place.hurry()
+    place.eval("x", 5, experiment={"model_path": "m"}, model={"base_url": place.server.base_url, "max_retries": 0})
 
-    def tell(place: Place) -> None:
-        """Commands that look at an eval run while it runs, once it has ended early, and when it goes on."""
-        place.hurry()
-        place.eval(
-            "x", 5, ".", experiment={"model_path": "m"}, model={"base_url": place.server.base_url, "max_retries": 0}
-        )
+    def end(session: Session) -> None:
+        wait_until(lambda: len(place.server.requests) > after, "the request that is not answered")
+        wait_until(lambda: len(place.events("score")) == after, "the scores of those before")
+        for words in (["runs"], ["runs", "list", "--json"], ["show"]):
+            place.cli(*words)
+        place.command(4, X, "--osmosis-resume", NO_PROBE)
+        place.command(0, "--osmosis-from=latest")
+        if number is signal.SIGKILL:
+            session.kill_only()
+            wait_until(lambda: not hosts_under(place.root), "the end of its hosts")
+        elif number is signal.SIGTERM:
+            session.terminate()
+        else:
+            session.interrupt()
 
-        def end(session: Session) -> None:
-            wait_until(lambda: len(place.server.requests) > after, "the request that is not answered")
-            wait_until(lambda: len(place.events("score")) == after, "the scores of those before")
-            for words in (["runs"], ["runs", "list", "--json"], ["show"]):
-                place.cli(*words)
-            place.command(4, X, "--osmosis-resume", NO_PROBE)
-            place.command(0, "--osmosis-from=latest")
-            if number is signal.SIGKILL:
-                session.kill_only()
-                wait_until(lambda: not hosts_under(place.root), "the end of its hosts")
-            elif number is signal.SIGTERM:
-                session.terminate()
-            else:
-                session.interrupt()
-
-        place.background(2, X, NO_PROBE, "-v", until=end)
-        place.cli("show")
-        place.command(0, "--osmosis-from=latest", "-v")
-        place.command(0, X, "--osmosis-resume", NO_PROBE, "--junitxml=junit.xml")
-        place.cli("show")
-
-    return tell
+    place.background(2, X, NO_PROBE, "-v", until=end)
+    place.cli("show")
+    place.command(0, "--osmosis-from=latest", "-v")
+    place.command(0, X, "--osmosis-resume", NO_PROBE, "--junitxml=junit.xml")
+    place.cli("show")
 
 
 def ended_at(after: int) -> Sequence[Behaviour]:
@@ -249,13 +235,14 @@ def swept(place: Place) -> None:
     place.cli("runs", "compare", "configs/eval/many.toml")
 
 
-KILLS = {signal.SIGKILL: (0, 1, 3), signal.SIGTERM: (0, 2), signal.SIGINT: (0, 2)}
 OF_SEVERAL = (removed, odd_answers, twenty_thousand, results_alone, prime_trees, environments, kinds, damaged, swept)
 RECIPES: Mapping[str, Callable[[Place], object]] = {
-    **{f"values, {name}": _values(rows) for name, rows in VALUES.items()},
+    **{f"values, {name}": partial(_values, rows=rows) for name, rows in VALUES.items()},
     **{each.__name__.replace("_", " "): each for each in OF_SEVERAL},
 }
 ENDED = {
-    f"{number.name} after {after}": (_ended(number, after), after) for number, each in KILLS.items() for after in each
+    f"{number.name} after {after}": (partial(_ended, number=number, after=after), after)
+    for number, each in {signal.SIGKILL: (0, 1, 3), signal.SIGTERM: (0, 2), signal.SIGINT: (0, 2)}.items()
+    for after in each
 }
 """Stories of sessions that end early, and the number of requests that are answered before."""
