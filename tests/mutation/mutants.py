@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 PAIRS: list[tuple[type[ast.cmpop], type[ast.cmpop]]] = [
@@ -39,19 +38,13 @@ STORED = ast.Attribute | ast.Subscript
 REMOVABLE = (ast.Expr, ast.AugAssign, ast.Raise, ast.Break, ast.Continue, ast.Delete)
 
 
-CALLED = "__called__"
-Place = tuple[str, int]
-"""The file and the first line of a function."""
-
-
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A module in which `after` stands in place of `before`, in the function `where`, which has these `lines`."""
+    """A module in which `after` stands in place of `before`, in the function `where`."""
 
     path: Path
     line: int
     where: str
-    lines: tuple[int, int]
     before: str
     after: str
     ordinal: int
@@ -59,7 +52,8 @@ class Mutant:
     parent: Any
     field: str
     index: int | None
-    node: ast.AST
+    old: ast.AST
+    new: ast.AST
 
     @property
     def name(self) -> str:
@@ -67,13 +61,18 @@ class Mutant:
         again = f" ({self.ordinal})" if self.ordinal > 1 else ""
         return f"{self.path.name} {self.where or 'module'}: {self.before} -> {self.after}{again}"
 
-    def code(self) -> CodeType:
-        """Return the compiled module. This changes the tree for good."""
+    def source(self) -> str:
+        """Return the text of the module with the error."""
+        self._put(self.new)
+        text = ast.unparse(self.tree)
+        self._put(self.old)
+        return text
+
+    def _put(self, node: ast.AST) -> None:
         if self.index is None:
-            setattr(self.parent, self.field, self.node)
+            setattr(self.parent, self.field, node)
         else:
-            getattr(self.parent, self.field)[self.index] = self.node
-        return compile(ast.fix_missing_locations(self.tree), self.path.resolve(), "exec")
+            getattr(self.parent, self.field)[self.index] = node
 
 
 def sample(paths: Iterable[Path], size: int, seed: int) -> list[Mutant]:
@@ -90,23 +89,12 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     met = Counter[tuple[str, str, str]]()
     for parent, field, index, node, scopes in _places(tree, ()):
-        where, lines = ".".join(scope.name for scope in scopes), _lines(scopes[-1]) if scopes else (0, 0)
+        where = ".".join(scope.name for scope in scopes)
         for other in _others(parent, field, node, where):
             before, after = _shown(node), _shown(other)
             met[where, before, after] += 1
-            n, new = met[where, before, after], ast.copy_location(other, node)
-            yield Mutant(path, node.lineno, where, lines, before, after, n, tree, parent, field, index, new)
-
-
-def marked(path: Path) -> CodeType:
-    """Return the compiled module, whose functions add their place to the set `CALLED` among the builtins."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            place: Place = str(path.resolve()), _lines(node)[0]
-            mark = ast.copy_location(ast.parse(f"{CALLED}.add({place!r})").body[0], node.body[0])
-            node.body.insert(ast.get_docstring(node) is not None, mark)
-    return compile(ast.fix_missing_locations(tree), path.resolve(), "exec")
+            n = met[where, before, after]
+            yield Mutant(path, node.lineno, where, before, after, n, tree, parent, field, index, node, other)
 
 
 def _places(parent: ast.AST, scopes: Scopes) -> Iterator[tuple[ast.AST, str, int | None, Any, Scopes]]:
@@ -117,11 +105,6 @@ def _places(parent: ast.AST, scopes: Scopes) -> Iterator[tuple[ast.AST, str, int
             if isinstance(node, ast.AST) and not _is_ignored(node, scopes):
                 yield parent, field, index, node, scopes
                 yield from _places(node, (*scopes, node) if isinstance(node, Scope) else scopes)
-
-
-def _lines(scope: Scope) -> tuple[int, int]:
-    first = min(node.lineno for node in [scope, *scope.decorator_list])
-    return first, scope.end_lineno or first
 
 
 def _is_ignored(node: ast.AST, scopes: Scopes) -> bool:
