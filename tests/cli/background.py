@@ -91,11 +91,6 @@ class Background:
     def log(self, run: str) -> str:
         return (self.root / ".osmosis/runs" / run / "session.log").read_text(encoding="utf-8")
 
-    def journal(self, run: str) -> list[dict[str, Any]]:
-        path = self.root / ".osmosis/runs" / run / "journal.jsonl"
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may be half written
-
     def close(self) -> None:
         self.go()
         for path in self.root.glob(".osmosis/runs/*/submitted.json"):

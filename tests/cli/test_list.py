@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import Any
 
 from tests.cli.stored_runs import RESULTS, Cli, Stored
 from tests.unit.made import A, finished, published
@@ -33,43 +35,35 @@ def test_runs_lists_the_newest_first(typed: Cli, stored: Stored) -> None:
     assert typed("runs").splitlines() == LISTED.splitlines()
 
 
-def test_a_run_that_was_cut_has_no_pass_rate(typed: Cli, stored: Stored) -> None:
-    """Its runs that are missing could change it, so `show` and the browser say none either."""
-    cut = {**RESULTS["summary"], "selected": 58, "pending": 4}
-    for name, status in (("stopped", "stopped"), ("decided", "finished")):  # the latter stopped as gates were decided
-        stored(name, {**ENDED, "status": status}, results={**RESULTS, "status": status, "summary": cut})
+def test_each_says_what_was_measured_and_what_its_gates_found(typed: Cli, stored: Stored) -> None:
+    cut = {"selected": 58, "pending": 4}
+    summaries: dict[str, dict[str, Any]] = {
+        "unmeasured": {"measured": 0, "pass_rate": 0.0},
+        "measured": {"measured": 1},
+        "never": {"selected": 4, "pending": 4, "measured": 0, "total_tokens": 0, "cost_usd": None},
+        "stopped": cut,
+        "decided": cut,  # the latter as no missing run could change its gates
+    }
+    for name, changes in summaries.items():
+        status = "stopped" if name == "stopped" else "finished"
+        stored(name, results={**RESULTS, "status": status, "summary": {**RESULTS["summary"], **changes}})
+    for states in (["holds"], ["fails"], ["holds", "fails"], ["holds"] * 2, ["not measured"]):
+        stored("+".join(states), results={**RESULTS, "gates": [{**GATE, "state": state} for state in states]})
 
-    rates = {run["name"]: (run["pass_rate"], run["passed"]) for run in json.loads(typed("runs", "--json"))["runs"]}
+    cells = [re.split(r"\s{2,}", line) for line in typed("runs").splitlines()[1:]]
 
-    assert rates == {"stopped": (None, 1), "decided": (0.5, 1)}
-
-
-def test_what_never_ran_cost_nothing(typed: Cli, stored: Stored) -> None:
-    nothing = {"selected": 4, "pending": 4, "measured": 0, "total_tokens": 0, "cost_usd": None}
-    stored("x-1", results={**RESULTS, "summary": {**RESULTS["summary"], **nothing}})
-    assert typed("runs").splitlines()[1].split()[-2:] == ["0", "$0"]
-
-
-def test_what_was_not_measured_is_no_pass_rate(typed: Cli, stored: Stored) -> None:
-    stored("all", results={**RESULTS, "summary": {**RESULTS["summary"], "measured": 0, "pass_rate": 0.0}}, age_s=1)
-    stored("one", results={**RESULTS, "summary": {**RESULTS["summary"], "measured": 1}}, age_s=2)
-    every, one = (line.split("  ") for line in typed("runs").splitlines()[1:])
-    assert "none of 2 measured" in [cell.strip() for cell in every]
-    assert "0.000" not in " ".join(every)
-    assert "1 of 2, 1 not measured" in [cell.strip() for cell in one]
-
-
-def test_runs_show_the_states_of_gates(typed: Cli, stored: Stored) -> None:
-    for age_s, states in enumerate((["holds"], ["fails"], ["holds", "fails"], ["holds"] * 2, ["not measured"])):
-        stored(f"run{age_s}", results={**RESULTS, "gates": [{**GATE, "state": state} for state in states]}, age_s=age_s)
-    cells = [line.split("  ") for line in typed("runs").splitlines()[1:]]
-    assert [[cell.strip() for cell in line if cell][6] for line in cells] == [
-        "holds",
-        "fails",
-        "1 of 2 fails",
-        "hold",
-        "not measured",
-    ]
+    assert {line[0]: line[4:] for line in cells} == {
+        "unmeasured": ["-", "none of 2 measured", "-", "12,345", "$1.25"],
+        "measured": ["0.500", "1 of 2, 1 not measured", "-", "12,345", "$1.25"],
+        "never": ["-", "none of 2 measured, 4 did not run", "-", "0", "$0"],
+        "stopped": ["-", "1 of 2, 4 did not run", "-", "12,345", "$1.25"],
+        "decided": ["0.500", "1 of 2, 4 did not run", "-", "12,345", "$1.25"],
+        "holds": ["0.500", "1 of 2", "holds", "12,345", "$1.25"],
+        "fails": ["0.500", "1 of 2", "fails", "12,345", "$1.25"],
+        "holds+fails": ["0.500", "1 of 2", "1 of 2 fails", "12,345", "$1.25"],
+        "holds+holds": ["0.500", "1 of 2", "hold", "12,345", "$1.25"],
+        "not measured": ["0.500", "1 of 2", "not measured", "12,345", "$1.25"],
+    }
 
 
 def test_runs_as_json(typed: Cli, stored: Stored) -> None:

@@ -118,17 +118,6 @@ def test_an_eval_run_that_was_killed_before_its_code_was_loaded_has_no_runs(type
     assert json.loads(typed("runs", "export", "x-1"))["summary"]["total_runs"] == 0
 
 
-def test_json_holds_the_runs_of_the_page(typed: Cli, stored: Stored) -> None:
-    stored("x-1", ROLLOUT, SCORE)
-    page = json.loads(typed("show", "--json"))
-    assert (page["eval_run"], page["status"], page["results"]["summary"]["selected"]) == ("x-1", "finished", 2)
-    assert [run["run"] for run in page["runs"]] == ["row3-run0", "row3-run1"]
-    assert page["runs"][1]["outcome"] == "failed"
-    assert page["runs"][1]["reason"] == "score 0.25 < 0.5"
-    assert page["runs"][1]["cost_usd"] == 0.0123
-    assert "messages" not in page["runs"][1]
-
-
 def test_json_is_redacted_and_commands_no_runner(typed: Cli, stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-123456")
     said = "key sk-secret-123456 ##[error]x ###[group] section_start:0"
@@ -222,12 +211,16 @@ def test_a_run_is_pending_then_running_and_its_numbers_grow(typed: Cli, unfinish
 
 def test_a_finished_run_has_its_numbers_from_its_results_and_says_what_ran_and_when(typed: Cli, stored: Stored) -> None:
     ended = {"ev": "ended", "at": "2026-01-01T00:00:09+00:00", "status": "finished", "reason": None}
-    stored("x-1", BEGAN, ended, manifest={**PLANNED, "inputs": {"experiment": {"rollout": "sums"}}})
+    stored("x-1", BEGAN, ROLLOUT, SCORE, ended, manifest={**PLANNED, "inputs": {"experiment": {"rollout": "sums"}}})
     page = json.loads(typed("show", "--json"))
-    assert (page["status"], page["in_flight"], len(page["runs"])) == ("finished", 0, 2)
-    assert page["results"]["summary"]["total_runs"] == 2
+    assert (page["eval_run"], page["status"], page["in_flight"]) == ("x-1", "finished", 0)
     assert (page["model"], page["dataset"], page["rollout"]) == ("demo/arithmetic", "data/x.jsonl", "sums")
     assert (page["started_at"], page["ended_at"]) == (PLANNED["started_at"], ended["at"])
+    assert page["results"]["summary"]["total_runs"] == 2
+    assert [run["run"] for run in page["runs"]] == ["row3-run0", "row3-run1"]
+    run = page["runs"][1]
+    assert (run["outcome"], run["reason"], run["cost_usd"]) == ("failed", "score 0.25 < 0.5", 0.0123)
+    assert "messages" not in run
     said = typed("show")
     assert said.splitlines()[:3] == [
         "x-1: finished",

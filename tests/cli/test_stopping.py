@@ -252,7 +252,7 @@ def test_a_stopped_run_goes_on_under_its_name(background: Background) -> None:
     assert "run mine: process " in again.stderr.str()
     assert 'or stop it with "pytest-osmosis runs stop mine"' in again.stderr.str()
     stopping = background.start("runs", "stop", "mine", "--yes")
-    wait_until(lambda: any(event["ev"] == "skip" for event in background.journal("mine")), "the stop")
+    wait_until(lambda: background.workspace.events("skip", "mine"), "the stop")
     background.go()
     said, _ = stopping.communicate(timeout=DEADLINE_S)
     assert said.splitlines()[-1] == "mine is stopped"
@@ -267,7 +267,7 @@ def test_a_stopped_run_goes_on_under_its_name(background: Background) -> None:
     assert background.workspace.cli("runs", "logs", "mine", "--follow").ret == 0
     assert status(background, "mine") == "finished"
     assert background.begun() == 4
-    assert [event["ev"] for event in background.journal("mine")].count("began") == 2
+    assert len(background.workspace.events("began", "mine")) == 2
     assert name == "mine"
     assert "--- submitted again, " in background.log("mine")
     background.call("submit", "configs/eval/x.toml", "--yes", "--name", "mine")
