@@ -37,10 +37,7 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
 @pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     """The browser, which stays open for all tests of this folder."""
-    try:
-        path = chromium.executable()
-    except chromium.BrowserMissing as error:
-        pytest.fail(str(error), pytrace=False)
+    path = chromium.executable()
     with sync_playwright() as playwright:
         # Root has no sandbox of its own. /dev/shm is small in containers.
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])

@@ -22,7 +22,6 @@ class Run:
     """A run of the eval run: its name and what its page says of it."""
 
     id: str
-    at: int
     outcome: str
     boundary: str | None
     error: str
@@ -71,7 +70,6 @@ def _runs(opened: OpenRun, page: RunPage) -> Iterator[Run]:
         boundary, error, raw = runs["boundary"][at], runs["error"][at], opened.conversation(at)
         yield Run(
             id=str(id),
-            at=at,
             outcome=head["outcomes"][runs["outcome"][at]],
             boundary=head["boundaries"][boundary] if boundary >= 0 else None,
             error=head["errors"][error] if error >= 0 else "",

@@ -39,25 +39,13 @@ def test_another_page_cannot_read_or_frame_it(
     pages.faults.refused.clear()
 
 
-def test_the_token_leaves_the_address_and_no_request_line_has_it(pages: Pages, dashboard: RunningDashboard) -> None:
-    page = pages.page(server=dashboard.server)
-    asked: list[str] = []
-    page.on("request", lambda request: asked.append(request.url))
-
-    page.goto(dashboard.address())
-
-    expect(page.get_by_role("link", name=NOW)).to_be_visible()
-    assert dashboard.token not in page.url
-    assert [url for url in asked if dashboard.token in url.partition("#")[0]] == []
-    page.reload()
-    expect(page.get_by_role("link", name=NOW)).to_be_visible()
-
-
 def test_the_address_that_the_dashboard_opens_is_good_for_one_page(pages: Pages, tmp_path: Path) -> None:
     write_run(tmp_path, SyntheticRun("opened", rows=2, n=1))
     browser = NotingBrowser(tmp_path)
     with dashboard_of(tmp_path, "opened", BROWSER=str(browser.path)) as running:
         server = f"127.0.0.1:{running.port}"
+        assert running.view == "&/run/opened"
+        assert running.token not in browser.address()
         page = pages.open(browser.address(), server=server)
         expect(page.get_by_role("grid")).to_be_visible()
         assert page.url == f"http://{server}/#/run/opened"

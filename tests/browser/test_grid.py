@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from benchmarks.viewer_pages import heap_mb
 from benchmarks.viewer_runs import SyntheticRun, write_run
-from tests.browser.pages import NARROW, Pages, Theme
+from tests.browser.pages import NARROW, Pages
 from tests.browser.run_report import RunReport, ask, counts, field, write_run_report
 from tests.browser.viewed import write_report
 
@@ -166,11 +166,8 @@ def test_a_row_beyond_the_first_opens_in_sight_and_an_unknown_run_says_so(pages:
     expect(first_row(unknown)).to_be_visible()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_narrow_page_shows_the_conversation_in_place_of_the_grid(
-    pages: Pages, run_report: RunReport, theme: Theme
-) -> None:
-    page = pages.open(run_report.address(), width=NARROW, height=800, theme=theme)
+def test_a_narrow_page_shows_the_conversation_in_place_of_the_grid(pages: Pages, run_report: RunReport) -> None:
+    page = pages.open(run_report.address(), width=NARROW, height=800)
     expect(first_row(page)).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= NARROW
 

@@ -10,16 +10,27 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.growing import NAME, growing
+from benchmarks.viewer_runs import RunInProgress, SyntheticRun
+from pytest_osmosis.record.journal import encode
 from tests.browser.pages import Pages, settled
 from tests.cli.dashboards import dashboard as dashboard_of
 from tests.plugin.workspaces import Shell, Workspace
 
+NAME = "support-growing"
 SET_HIDDEN = """(is_hidden) => {
     Object.defineProperty(document, "hidden", { value: is_hidden, configurable: true });
     document.dispatchEvent(new Event("visibilitychange"));
 }"""
 """Does what a browser does as its tab goes to the background, and comes back."""
+
+
+@contextmanager
+def in_progress(root: Path, rows: int = 8) -> Iterator[RunInProgress]:
+    run = RunInProgress(root, SyntheticRun(NAME, rows=rows, n=2))
+    try:
+        yield run
+    finally:
+        run.journal.close()
 
 
 @contextmanager
@@ -52,21 +63,23 @@ def n_ended(root: Path) -> int:
 
 
 def test_an_eval_run_is_followed_to_its_end(pages: Pages, tmp_path: Path) -> None:
-    with growing(tmp_path) as run, viewing(pages, tmp_path, f"run/{NAME}") as page:
+    with in_progress(tmp_path) as run, viewing(pages, tmp_path, f"run/{NAME}") as page:
         expect(page.locator("header")).to_contain_text("live")
         expect_ended(page, 0)
 
-        run.tell("append 30")
+        run.append(30)
         expect_ended(page, n_ended(tmp_path))
 
-        run.tell("torn")
+        line = encode(next(run.events))
+        run.journal.append(line[: len(line) // 2])
         before = n_ended(tmp_path)
-        run.tell("whole")
+        run.journal.append(line[len(line) // 2 :])
         expect_ended(page, before)
-        run.tell("append 8")
+        run.append(8)
         expect_ended(page, n_ended(tmp_path))
 
-        run.tell("finish")
+        run.append()
+        run.finish()
         expect_ended(page, 16)
         expect(page.locator("main")).to_contain_text("finished")
         summary = json.loads((tmp_path / ".osmosis" / "runs" / NAME / "results.json").read_text())["summary"]
@@ -74,14 +87,14 @@ def test_an_eval_run_is_followed_to_its_end(pages: Pages, tmp_path: Path) -> Non
 
 
 def test_selection_and_scroll_stay_while_an_eval_run_grows(pages: Pages, tmp_path: Path) -> None:
-    with growing(tmp_path, rows=60) as run:
-        run.tell("append 60")
+    with in_progress(tmp_path, rows=60) as run:
+        run.append(60)
         with viewing(pages, tmp_path, f"run/{NAME}") as page:
             grid = page.get_by_role("grid")
             grid.evaluate("(element) => { element.scrollTop = 200 }")
             page.locator("[aria-label^='row9-run0']").focus()
 
-            run.tell("append 200")
+            run.append(200)
 
             expect(page.locator("[aria-label^='row9-run0']")).to_be_focused()
             expect(grid.locator("[aria-label*=': pending']")).to_have_count(0)
@@ -90,7 +103,7 @@ def test_selection_and_scroll_stay_while_an_eval_run_grows(pages: Pages, tmp_pat
 
 @pytest.mark.parametrize("view", ["", f"run/{NAME}", f"compare/{NAME}/{NAME}", "history/support"])
 def test_a_page_that_is_not_visible_does_not_poll(pages: Pages, tmp_path: Path, view: str) -> None:
-    with growing(tmp_path), viewing(pages, tmp_path, view, stops_clock=True) as page:
+    with in_progress(tmp_path), viewing(pages, tmp_path, view, stops_clock=True) as page:
         with page.expect_response("**/api/**"):  # it polls
             page.clock.fast_forward(11_000)
         page.evaluate(SET_HIDDEN, True)

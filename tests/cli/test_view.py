@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.dashboards import NotingBrowser, RunningDashboard, dashboard
+from tests.cli.dashboards import RunningDashboard, dashboard
 from tests.cli.stored_runs import RESULTS, ROLLOUT, SCORE, Cli, RealRuns, Stored, write_run
 from tests.plugin.reports import Report
 
@@ -78,9 +78,7 @@ def test_a_port_in_use_and_an_address_of_another_machine_are_reported(typed: Cli
     assert said.startswith("--host=192.0.2.1: cannot listen at port ")
 
 
-def test_it_takes_a_free_port_waits_for_the_first_run_and_ends_with_ctrl_c(
-    tmp_path: Path,
-) -> None:
+def test_it_takes_a_free_port_waits_for_the_first_run_and_ends_with_ctrl_c(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:  # another program may have the real one, and let go of it
         port = taken.getsockname()[1]
         with dashboard(tmp_path, "--no-open", usual_port=port) as running:
@@ -91,22 +89,6 @@ def test_it_takes_a_free_port_waits_for_the_first_run_and_ends_with_ctrl_c(
             write_run(tmp_path, NAME)
             assert [run["name"] for run in running.api("runs").json["runs"]] == [NAME]
             assert running.interrupt() == (0, "")
-
-
-def test_a_named_run_is_opened_in_the_browser_with_a_key_for_one_request(tmp_path: Path) -> None:
-    write_run(tmp_path, NAME)
-    browser = NotingBrowser(tmp_path)
-    with dashboard(tmp_path, "sums", BROWSER=str(browser.path)) as running:
-        assert running.view == f"&/run/{NAME}"
-        address = browser.address()
-        begin, _, rest = address.partition("#once=")
-        key, _, view = rest.partition("&")
-        assert (begin, view) == (f"http://127.0.0.1:{running.port}/", f"/run/{NAME}")
-        assert running.token not in address
-        assert running.api("runs", Authorization=f"Bearer {key}").status == 401
-        assert running.api("token").status == 401
-        assert running.api("token", Authorization=f"Bearer {key}").json == {"token": running.token}
-        assert running.api("token", Authorization=f"Bearer {key}").status == 401
 
 
 def test_over_ssh_the_command_of_a_tunnel_is_printed_and_a_folder_with_runs_is_shown(tmp_path: Path) -> None:
@@ -153,23 +135,20 @@ def test_a_report_holds_pages_comparisons_and_histories(there: Cli, real_runs: R
         assert name in report.static
 
 
-def test_more_runs_are_compared_with_the_first_only(real_runs: RealRuns, typed: Cli, tmp_path: Path) -> None:
+def test_more_runs_are_compared_with_the_first_only_and_conversations_left_out_on_request(
+    real_runs: RealRuns, typed: Cli, tmp_path: Path
+) -> None:
     runs = real_runs.copied(tmp_path)
     names = [f"x-20261122T14000{number}Z-00000{number}" for number in range(7)]
     for name in names:
         shutil.copytree(runs.now, runs.now.with_name(name))
 
-    typed("html", *names)
+    typed("html", *names, "--conversations=none")
 
     report = Report(tmp_path / "report.html")
     assert len(report.index["comparisons"]) == 6
     assert {pair.split(" ")[0] for pair in report.index["comparisons"]} == {names[0]}
-
-
-def test_conversations_are_left_out_on_request(there: Cli, tmp_path: Path) -> None:
-    there("html", "x", "--conversations=none", "-o", str(tmp_path / "none.html"))
-
-    assert set(Report(tmp_path / "none.html").run()["runs"]["chunk"]) == {-1}
+    assert {chunk for name in names for chunk in report.run(name)["runs"]["chunk"]} == {-1}
 
 
 def test_a_run_that_never_ended_is_reported_as_far_as_it_got_and_a_large_report_says_how_to_get_less(

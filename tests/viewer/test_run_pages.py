@@ -220,16 +220,8 @@ def test_a_changed_dataset_is_left_aside(opened: OpenRun, kinds: Mapping[str, Pa
     assert head["no_slices"].endswith("data/x.jsonl has changed since the eval run began")
 
 
-@pytest.mark.parametrize(("kind", "before", "after"), [
-    ("whole", "configs/eval/x.toml::x[", ""), ("one", "configs/eval/several.toml::one[", ""), ("tests", "", ""),
-])  # fmt: skip
-def test_the_command_that_repeats_a_run(opened: OpenRun, kind: str, before: str, after: str) -> None:
-    rerun = opened.page()["head"]["rerun"]
+@pytest.mark.parametrize(("kind", "named"), [("whole", "x.toml::x"), ("one", "several.toml::one"), ("tests", "")])
+def test_the_command_that_repeats_a_run(opened: OpenRun, kinds: Mapping[str, Path], named: str) -> None:
+    again = [f"pytest '{kinds['whole'].parents[2]}/configs/eval/{named}[", "]' --osmosis-set=evaluation.batch_size=1"]
 
-    if kind == "tests":
-        assert rerun is None
-    else:
-        assert rerun is not None
-        assert rerun[0].startswith("pytest '")
-        assert rerun[0].endswith(before)
-        assert rerun[1] == "]' --osmosis-set=evaluation.batch_size=1"
+    assert opened.page()["head"]["rerun"] == (again if named else None)
