@@ -20,15 +20,16 @@ from pytest_osmosis.models.failures import CLIENT_ERRORS, Failures
 from pytest_osmosis.plugin.options import every_option
 from pytest_osmosis.record.run_record import INFRASTRUCTURE, Boundary, RunRecord
 from pytest_osmosis.verdicts.pass_rule import PassRule, kind_of
+from tests.pages.test_pages_are_shown import page
 from tests.unit import made
 
 OPTION = re.compile(r"`(--osmosis-[\w-]+)")
 KEY = re.compile(r"`\[(\w+)\](?: (\w+))?`")
 
 
-def rows(page: str, heading: str) -> list[list[str]]:
+def rows(name: str, heading: str) -> list[list[str]]:
     """Return the cells of the first table under a heading, without its head."""
-    text = (Path(__file__).resolve().parents[2] / "docs" / "reference" / page).read_text(encoding="utf-8")
+    text = (Path(__file__).resolve().parents[2] / "docs" / "reference" / name).read_text(encoding="utf-8")
     lines = text[text.index(f"{heading}\n") :].splitlines()
     first = next(index for index, line in enumerate(lines) if line.startswith("|"))
     table: list[list[str]] = []
@@ -79,15 +80,8 @@ ELSEWHERE = "--all --cursor --type --overwrite --replace -b --config"
 PRIME_TABLES = tuple(f"## {title}" for title in prime_eval.GROUPS)
 PRIME_ROWS = [row for heading in PRIME_TABLES for row in rows("prime-eval.md", heading)]
 FLAG_ROWS = [*(row for heading in FLAG_TABLES for row in rows("flags.md", heading)), *PRIME_ROWS]
-PRIME_FLAGS = """
-    env_id_or_path -a --env-args -x --extra-env-kwargs -p --env-dir-path -m --model -b --api-base-url -k --api-key-var
-    --api-client-type -e --endpoints-path --header --header-from-state -p --provider -t --max-tokens -T --temperature
-    -S --sampling-args -n --num-examples -r --rollouts-per-example -c --max-concurrent --max-concurrent-generation
-    --max-concurrent-scoring -N --no-interleave-scoring -i --independent-scoring --max-retries -w --num-workers
-    --timeout -v --verbose -f --fullscreen -d --disable-tui -A --abbreviated-summary -o --output-dir -s --save-results
-    -R --resume -C --state-columns -H --save-to-hf-hub -D --hf-hub-dataset-name --heartbeat-url --disable-env-server
-    --hosted --follow --timeout-minutes --allow-sandbox-access --custom-secrets
-"""
+OMITTED = ("-p", "--provider", "--timeout", "--disable-env-server")
+PRIME_FLAGS = [*(name for name in page("prime_eval").names if " " not in name), *OMITTED]
 """The flags of the page on evaluation of verifiers 0.1.13, and those of its parser that the page omits."""
 COMMANDS = {
     name: {flag for action in parser._actions for flag in action.option_strings}
@@ -185,7 +179,7 @@ def agree(said: str, row: str) -> bool:
 def test_every_flag_of_prime_eval_has_an_equivalent_or_a_reason() -> None:
     listed = [*PRIME_ROWS, *rows("prime-eval.md", "## Not offered")]
 
-    assert sorted(re.findall(r"`([\w-]+)`", " ".join(row[0] for row in listed))) == sorted(PRIME_FLAGS.split())
+    assert sorted(re.findall(r"`([\w-]+)`", " ".join(row[0] for row in listed))) == sorted(PRIME_FLAGS)
     assert [row[0] for row in listed if not any(row[1:])] == []
 
 

@@ -507,10 +507,7 @@ CHANGES: dict[str, tuple[Callable[[Any], object], str]] = {
 
 def test_results_that_break_the_format_are_invalid(evaluate: Evaluate) -> None:
     results = evaluate(CONFIG, "x.toml::x[row0-run0]")
-    found = {}
-    for name, (change, _) in CHANGES.items():
+    for name, (change, place) in CHANGES.items():
         changed = copy.deepcopy(results)
         change(changed)
-        found[name] = "".join(faults(changed))
-
-    assert [name for name, (_, place) in CHANGES.items() if place not in found[name]] == []
+        assert place in "".join(faults(changed)), name
