@@ -26,7 +26,6 @@ else:
     settings.register_profile("same", settings.get_profile("new"), derandomize=True)
     settings.load_profile("same")
 
-IS_WORKER = "PYTEST_XDIST_WORKER" in os.environ
 for name in [name for name in os.environ if name.startswith("PYTEST_XDIST_")]:
     del os.environ[name]
 asyncio.set_event_loop(None)  # or pytest-asyncio 1.3 lets Python make one, which nobody closes
@@ -34,12 +33,6 @@ os.environ.pop("PYTHONUNBUFFERED", None)  # users' output is buffered
 for of_ci in ("CI", "BUILD_NUMBER", "GITHUB_ACTIONS"):
     os.environ.pop(of_ci, None)  # pytest cuts no summaries in CI
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each session of a test would compile some 300 modules again
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Tell how long the tests took, beside the slowest of them."""
-    if config.option.durations and not IS_WORKER:
-        config.pluginmanager.register(tiers.Balance())
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -12,7 +12,6 @@ import json
 import os
 import subprocess
 import sys
-from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,8 +22,6 @@ CONFIG_OF_CHILDREN = "COVERAGE_PROCESS_CONFIG"
 TEST, TEST_ALL = "test", "test-all"
 TIERS = {TEST: f"^$|^{TEST}( |$)", TEST_ALL: ""}
 """A regular expression for the contexts of a tier."""
-ENOUGH = 0.85
-"""Rooms below this share of branches in `make test` are named."""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -65,23 +62,12 @@ def _branches(contexts: str) -> dict[str, tuple[int, int]]:
 
 
 def main() -> None:
-    """Print each tier's branch coverage, the rooms that `make test` leaves to processes, and those modules by name."""
+    """Print each tier's branch coverage, and the modules of which only processes reach some branches."""
     found = {tier: _branches(contexts) for tier, contexts in TIERS.items()}
     everything = found[TEST_ALL]
     for tier, files in found.items():
         covered, total = (sum(file[at] for file in files.values()) for at in (0, 1))
         print(f"make {tier}: {covered / total:.2%} of {total:,} branches")
-
-    rooms: dict[str, Counter[str]] = defaultdict(Counter)
-    for name, (n_branches, total) in everything.items():
-        counts = {"total": total, TEST_ALL: n_branches, TEST: found[TEST].get(name, (0, 0))[0]}
-        parts = Path(name).parts
-        rooms["/".join(parts[: 3 if parts[1] == "addons" else 2])].update(counts)
-    print(f"rooms below {ENOUGH:.0%} in make {TEST}:")
-    for room, of_room in sorted(rooms.items()):
-        if of_room[TEST] < ENOUGH * of_room["total"]:
-            shares = (f"{of_room[tier] / of_room['total']:.1%} in make {tier}" for tier in TIERS)
-            print(f"  {room}: {', '.join(shares)}")
 
     alone = _branches("^$|^(?!.* in a process$)")
     print("branches that only processes reach:")

@@ -66,16 +66,6 @@ class Exchange:
     seen: Seen
     released: asyncio.Event
 
-    @property
-    def is_messages(self) -> bool:
-        """True for a request to Anthropic's Messages."""
-        return self.seen.path.endswith("/messages")
-
-    @property
-    def is_responses(self) -> bool:
-        """True for a request to OpenAI's Responses."""
-        return self.seen.path.endswith("/responses")
-
 
 Behaviour = Callable[[Exchange], Awaitable[web.StreamResponse]]
 
@@ -138,11 +128,7 @@ class ChatServer:
             time.sleep(0.005)
 
     async def _serve(self) -> None:
-        self._loop, self._stopped, self._released = (
-            asyncio.get_running_loop(),
-            asyncio.Event(),
-            asyncio.Event(),
-        )
+        self._loop, self._stopped, self._released = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         app = web.Application(client_max_size=2**26)
         app.router.add_route("*", "/{path:.*}", self._handle)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.01, handler_cancellation=True)
@@ -232,8 +218,9 @@ def by_api(chat: Any, messages: Any, responses: Any = None, *, status: int = 200
     """Answers with the one value as JSON to chat completions, with the others to Messages and to Responses."""
 
     async def behave(exchange: Exchange) -> web.StreamResponse:
-        other = messages if exchange.is_messages else responses if exchange.is_responses else chat
-        return await data(other, status=status, **headers)(exchange)
+        path = exchange.seen.path
+        value = messages if path.endswith("/messages") else responses if path.endswith("/responses") else chat
+        return await data(value, status=status, **headers)(exchange)
 
     return behave
 
@@ -386,21 +373,6 @@ def cut_body() -> Behaviour:
         await response.prepare(exchange.request)
         await response.write(b'{"choices": [')
         _cut(exchange.request)
-        return response
-
-    return behave
-
-
-def dripping(seconds: float) -> Behaviour:
-    """Sends a byte of white space every few milliseconds for some seconds: no single read ever times out."""
-
-    async def behave(exchange: Exchange) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"content-type": "application/json"})
-        await response.prepare(exchange.request)
-        for _ in range(int(seconds / 0.01)):
-            await response.write(b" ")
-            await asyncio.sleep(0.01)
-        await response.write_eof(json.dumps(completion({"role": "assistant", "content": "late"})).encode())
         return response
 
     return behave

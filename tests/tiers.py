@@ -1,4 +1,4 @@
-"""The tiers of the tests: their folders, their order, and what is printed of their time.
+"""The tiers of the tests: their folders and their order.
 
 A test without a mark runs in `make test`, and must be cheap: it starts no pytest, no Ray and no browser, and takes a
 second at most. The few marked `journey` start a pytest even so, one for each kind of thing that a user does. `slow`
@@ -8,8 +8,6 @@ pyproject.toml lists all marks.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -38,12 +36,8 @@ OF_ADD_ONS = (
     *("plugin/test_reward_functions.py", "plugin/test_tests_over_rollouts.py"),
     *("unit/config/test_environment_config.py", "unit/config/test_verifiers_tomls.py"),
     *("unit/evals/test_prime_import.py", "unit/host/test_own_arguments.py"),
-    *(
-        "unit/host/test_time_of_rollouts.py",
-        "unit/host/test_user_code.py",
-        "unit/judges",
-        "unit/plugin/test_page_flags.py",
-    ),
+    *("unit/host/test_time_of_rollouts.py", "unit/host/test_user_code.py", "unit/judges"),
+    "unit/plugin/test_page_flags.py",
 )
 """Folders and files whose tests need a folder of `pytest_osmosis/addons/`. `make test-core` runs without it and them.
 
@@ -78,21 +72,3 @@ def _place(item: pytest.Item) -> int:
 def is_of_add_on(path: Path) -> bool:
     """True for a file or folder whose tests need an add-on."""
     return any(path.is_relative_to(HERE / start) for start in OF_ADD_ONS)
-
-
-class Balance:
-    """Prints below `--durations` how long the tests took, and each worker of xdist."""
-
-    def __init__(self) -> None:
-        self.seconds: defaultdict[str, float] = defaultdict(float)
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count the seconds of a test for the worker that ran it."""
-        node = getattr(report, "node", None)
-        self.seconds[node.gateway.id if node else "this process"] += report.duration
-
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print a line."""
-        workers: Sequence[tuple[str, float]] = sorted(self.seconds.items())
-        each = ", ".join(f"{worker} {seconds:,.0f} s" for worker, seconds in workers)
-        terminalreporter.write_line(f"tests took {sum(self.seconds.values()):,.0f} s: {each}")
