@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.viewer_runs import SyntheticRun, write_run
-from pytest_osmosis import cli
 from pytest_osmosis.addons.viewer.stored_results import differences
 from pytest_osmosis.record.journal import encode, replay
 from tests.cli.stored_runs import ROLLOUT, SCORE, Cli, RealRuns, Stored
@@ -160,7 +157,6 @@ def test_memory_does_not_grow_with_the_texts(typed: Cli, stored: Stored, tmp_pat
     assert long - short < MOST_KB
 
 
-Export = Callable[[Workspace, Path], tuple[dict[str, Any], str]]
 CONFIG = "--osmosis-config=configs/eval/x.toml"
 REWARDS = """
 import time
@@ -187,23 +183,16 @@ def workspace(tmp_path: Path) -> Workspace:
     return workspace
 
 
-@pytest.fixture
-def exported(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Export:
-    """Export the results of a run whose results.json is taken away, and return them with what was said."""
-
-    def exported(workspace: Workspace, run: Path) -> tuple[dict[str, Any], str]:
-        monkeypatch.chdir(workspace.root)
-        stored = run / "results.json"
-        if stored.exists():
-            stored.rename(run / "aside")
-        capsys.readouterr()  # what sessions printed
-        assert cli.main(["runs", "export", run.name]) == 0
-        if (run / "aside").exists():
-            (run / "aside").rename(stored)
-        said = capsys.readouterr()
-        return json.loads(said.out), said.err
-
-    return exported
+def exported(workspace: Workspace, run: Path) -> tuple[dict[str, Any], str]:
+    """Export the results of a run while its results.json is aside, and return them with what was said."""
+    stored, aside = run / "results.json", run / "aside"
+    if stored.exists():
+        stored.rename(aside)
+    done = workspace.cli("runs", "export", run.name)
+    assert done.ret == 0
+    if aside.exists():
+        aside.rename(stored)
+    return json.loads(done.stdout.str()), done.stderr.str()
 
 
 def evaluated(workspace: Workspace, *options: str, scores: tuple[float, ...] = SCORES, **tables: Any) -> Path:
@@ -216,7 +205,7 @@ def evaluated(workspace: Workspace, *options: str, scores: tuple[float, ...] = S
     return workspace.run_dirs()[-1]
 
 
-def check_equal(workspace: Workspace, exported: Export, run: Path) -> dict[str, Any]:
+def check_equal(workspace: Workspace, run: Path) -> dict[str, Any]:
     """Check that the results are made again as they were written, without a word; return them."""
     written = json.loads((run / "results.json").read_text())
     made, said = exported(workspace, run)
@@ -227,23 +216,21 @@ def check_equal(workspace: Workspace, exported: Export, run: Path) -> dict[str, 
 
 
 @pytest.mark.slow
-def test_gates_that_hold_fail_and_are_not_measured_are_decided_again(workspace: Workspace, exported: Export) -> None:
-    made = check_equal(workspace, exported, evaluated(workspace, gate={"pass_rate": ">= 0.9", "pass_at_2": ">= 0.5"}))
+def test_gates_that_hold_fail_and_are_not_measured_are_decided_again(workspace: Workspace) -> None:
+    made = check_equal(workspace, evaluated(workspace, gate={"pass_rate": ">= 0.9", "pass_at_2": ">= 0.5"}))
     assert [gate["state"] for gate in made["gates"]] == ["fails", "holds"]
 
     limits = {"max_errors": 1}
-    made = check_equal(
-        workspace, exported, evaluated(workspace, scores=(-1,) * 8, gate={"pass_rate": ">= 0.9"}, limits=limits)
-    )
+    made = check_equal(workspace, evaluated(workspace, scores=(-1,) * 8, gate={"pass_rate": ">= 0.9"}, limits=limits))
     assert (made["status"], made["stopped_by"]) == ("failed", "max_errors")
 
 
 @pytest.mark.slow
-def test_baseline_file_and_previous_run_are_compared_again(workspace: Workspace, exported: Export) -> None:
+def test_baseline_file_and_previous_run_are_compared_again(workspace: Workspace) -> None:
     baseline = {"baseline": {"results": "baseline.json"}, "gate": {"max_regression": 0.05}}
     first = evaluated(workspace, "--osmosis-update-baseline", scores=(1,) * 8, **baseline)
-    check_equal(workspace, exported, first)
-    made = check_equal(workspace, exported, evaluated(workspace, scores=(0,) * 6 + (1, 1), **baseline))
+    check_equal(workspace, first)
+    made = check_equal(workspace, evaluated(workspace, scores=(0,) * 6 + (1, 1), **baseline))
     assert made["gates"][0]["state"] == "fails"
     assert made["last_run"] is not None
     assert len(made["changed_rows"]) == 12
@@ -260,13 +247,13 @@ def test_baseline_file_and_previous_run_are_compared_again(workspace: Workspace,
     assert made["last_run"] is None
 
 
-def test_a_shard_is_made_again(workspace: Workspace, exported: Export) -> None:
-    made = check_equal(workspace, exported, evaluated(workspace, "--osmosis-shard=2/3", gate={"pass_rate": ">= 0.5"}))
+def test_a_shard_is_made_again(workspace: Workspace) -> None:
+    made = check_equal(workspace, evaluated(workspace, "--osmosis-shard=2/3", gate={"pass_rate": ">= 0.5"}))
     assert made["shard"]["index"] == 2
 
 
 @pytest.mark.slow
-def test_a_killed_run_is_judged_by_its_rules(workspace: Workspace, exported: Export) -> None:
+def test_a_killed_run_is_judged_by_its_rules(workspace: Workspace) -> None:
     rows = [{"score": 1.0, "slow": 0 if number < 2 else 60} for number in range(6)]
     workspace.eval("x", rows, gate={"pass_rate": ">= 0.2", "mean": ">= 0.99"}, evaluation={"batch_size": 2})
     session = workspace.start(CONFIG)
@@ -287,18 +274,15 @@ def test_a_killed_run_is_judged_by_its_rules(workspace: Workspace, exported: Exp
     assert all(gate["finding"] for gate in made["gates"])
 
 
-def test_a_stored_file_that_says_something_else_is_named(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stored_file_that_says_something_else_is_named(workspace: Workspace) -> None:
     run = evaluated(workspace)
-    monkeypatch.chdir(workspace.root)
     stored = run / "results.json"
     stored.write_text(stored.read_text().replace('"truncated": 0', '"truncated": 7'))
-    assert cli.main(["runs", "export", run.name, "-o", "made.json"]) == 0
-    said = capsys.readouterr()
-    assert said.err.endswith("the stored results.json says something else than the journal about summary.truncated\n")
-    assert json.loads(Path("made.json").read_text())["summary"]["truncated"] == 0
-    shutil.rmtree(run)
+    done = workspace.cli("runs", "export", run.name, "-o", "made.json")
+    assert done.ret == 0
+    said = "the stored results.json says something else than the journal about summary.truncated"
+    assert done.errlines[-1].endswith(said)
+    assert json.loads((workspace.root / "made.json").read_text())["summary"]["truncated"] == 0
 
 
 COMMANDS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,8 @@ def make_kinds(root: Path, workspace: Workspace | None = None) -> Mapping[str, P
     kinds |= {"tests" if "-tests-" in path.name else "whole": path for path in found["x"]}
     assert kinds.keys() == {"whole", "tests", *KINDS}, said.stdout.str()
     for name in ("killed", "going on", "rescored", "never scored again"):
-        kinds[name] = _copied(kinds["cut" if name == "going on" else "whole"], name.replace(" ", "-"))
+        of = kinds["cut" if name == "going on" else "whole"]
+        kinds[name] = Path(shutil.copytree(of, of.with_name(name.replace(" ", "-"))))
     workspace.run(
         "--osmosis-config=configs/eval/cut.toml", "--osmosis-run=going-on", "--osmosis-set=limits.max_tokens=9999"
     )
@@ -125,21 +126,12 @@ def make_kinds(root: Path, workspace: Workspace | None = None) -> Mapping[str, P
     return kinds
 
 
-def _copied(folder: Path, name: str) -> Path:
-    return Path(shutil.copytree(folder, folder.with_name(name)))
-
-
-def _changed(folder: Path, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> list[bytes]:
-    """Return the lines of a journal with changed events, without those of which nothing is left."""
-    changed = (change(dict(event)) for event in replay(folder / "journal.jsonl"))
-    return [encode(event) for event in changed if event is not None]
-
-
 def _kill(folder: Path) -> None:
     """Leave what a killed session leaves: no end, no results, two runs without all their scores, and half a line."""
     (folder / "results.json").unlink()
-    lines = _changed(folder, lambda event: None if event["ev"] == "ended" or _is_late(event) else event)
-    (folder / "journal.jsonl").write_bytes(b"".join(lines) + lines[-1][:40])
+    path = folder / "journal.jsonl"
+    lines = [encode(event) for event in replay(path) if event["ev"] != "ended" and not _is_late(event)]
+    path.write_bytes(b"".join(lines) + lines[-1][:40])
 
 
 def _is_late(event: Mapping[str, Any]) -> bool:
