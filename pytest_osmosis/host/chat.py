@@ -376,9 +376,9 @@ class RolloutChat:
         self.totals = RequestTotals()
         self._gateway = gateway
         self._exchanges = gateway.exchanges(key, ROLLOUT)
-        self._target = gateway.targets[key.run.model]
+        self.target = gateway.targets[key.run.model]
         self._headers: Mapping[str, str] = {}
-        if wanted := self._target.get("headers_from_state"):
+        if wanted := self.target.get("headers_from_state"):
             state = {"row_index": key.run.row, "run_index": key.run.index, "example_id": example_id}
             self._headers = state_headers(wanted, {**state, "trajectory_id": uuid4().hex})
         self._items: dict[str, Any] = {}
@@ -415,7 +415,7 @@ class RolloutChat:
         await self._stay_within_bounds(turn)
         gateway, exchanges, asked = self._gateway, self._exchanges, None
         if exchanges is not None:
-            asked = exchanges.asks(request, self._target["model"], self._target.get("api", "chat_completions"))
+            asked = exchanges.asks(request, self.target["model"], self.target.get("api", "chat_completions"))
 
         async def answered() -> ChatReply:
             is_sent = asked is None or asked.is_sent

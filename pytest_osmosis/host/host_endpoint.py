@@ -106,7 +106,7 @@ class RolloutEndpoint(Struct):
 
     @property
     def model(self) -> str:
-        return str(self.host.code.targets[self.chat.key.run.model]["model"])
+        return str(self.chat.target["model"])
 
     def access(self) -> tuple[str, str]:
         """Return where the agent's client sends its requests."""
