@@ -19,9 +19,9 @@ async def test_the_body_holds_the_model_as_written_the_messages_and_what_the_req
     sampling = {"temperature": 0.5, "top_p": 0.9, "max_tokens": 64, "stop": ("END",), "min_p": 0.1}
     with ChatServer() as server:
         await ask(server)
-        await ask(server, tools=[TOOL], seed=7, sampling=sampling, run="row3-run1")
+        await ask(server, tools=[TOOL], seed=0, sampling=sampling, run="row3-run1")
     asked = {"model": "Qwen/Qwen3-8B", "messages": PROMPT}
-    assert server.bodies == [asked, {**asked, "tools": [TOOL], "seed": 7, **sampling, "stop": ["END"]}]
+    assert server.bodies == [asked, {**asked, "tools": [TOOL], "seed": 0, **sampling, "stop": ["END"]}]
     assert server.requests[0].path == "/v1/chat/completions"
     assert server.requests[0].headers["content-type"] == "application/json"
 

@@ -1,4 +1,4 @@
-"""Every client against a real server: what it sends and reads, what every odd answer becomes, how it connects."""
+"""Every client against a real server: what it sends and reads, what odd answers become, connections and the probe."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 import ssl
+import traceback
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,16 @@ import pytest
 import trustme
 
 from pytest_osmosis.errors import ModelError
+from pytest_osmosis.models import probe
 from pytest_osmosis.models.base import ChatRequest
+from pytest_osmosis.models.retry import send
 from tests import servers
+from tests.clocks import ended
 from tests.raised import raised_by
 from tests.server_answers import BROKEN, MODEL_400, Failing
 from tests.servers import Behaviour, ChatServer
 from tests.unit.models.talking import (
+    CHAT_CLIENTS,
     CLIENT,
     CLIENTS,
     HAS_LITELLM,
@@ -45,10 +50,6 @@ def not_with_litellm(reason: str) -> pytest.MarkDecorator:
 
 
 # -- what is sent --------------------------------------------------------------------------------------------
-
-
-async def test_seed_zero_is_a_seed() -> None:
-    assert (await sent(seed=0))["seed"] == 0
 
 
 @not_with_litellm("it writes UTF-8, and says that it cannot")
@@ -104,15 +105,6 @@ async def test_headers_of_the_config_win_and_those_of_a_request_replace_them_onc
     assert [first[name] for name in ("x-team", "authorization", "user-agent")] == ["evals", "Basic abc", "mine"]
     assert (first["x-session-id"], first["x-run"]) == ("7", "1")
     assert (second["x-session-id"], second.get("x-run")) == ("all", None)
-
-
-@pytest.mark.parametrize("variable", ["HTTP_PROXY", "ALL_PROXY"])
-async def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
-    with ChatServer(servers.reply("by proxy")) as proxy:
-        monkeypatch.setenv(variable, proxy.url)
-        async with model_at("http://model.invalid/v1") as model:
-            reply = await model.chat(ChatRequest(messages=PROMPT))
-    assert (reply.content, proxy.requests[0].headers["host"]) == ("by proxy", "model.invalid")
 
 
 async def test_a_proxy_is_not_used_for_an_exempt_address(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -491,3 +483,61 @@ async def test_a_header_that_cannot_be_sent_is_no_broken_connection_and_not_show
     assert "the request to http://127.0.0.1" in str(error)
     assert "sk-key" not in str(error)
     assert server.requests == []
+
+
+async def test_cancelling_ends_an_open_request() -> None:
+    with ChatServer(servers.never()) as server:
+        async with model_at(server.base_url) as model:
+            task = asyncio.create_task(model.chat(ChatRequest(messages=PROMPT)))
+            await asyncio.to_thread(server.wait_for, lambda server: server.in_flight == 1)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await ended(task)
+            await asyncio.to_thread(server.wait_for, lambda server: server.in_flight == 0)
+    assert len(server.requests) == 1
+
+
+async def test_an_error_does_not_keep_the_answer_that_it_is_about() -> None:
+    with ChatServer(servers.body("x" * 10**6)) as server:
+        async with model_at(server.base_url) as model:
+            error = await raised_by(ModelError, send(model, ChatRequest(messages=PROMPT), 60.0))
+    assert error.__context__ is None
+    kept = [value for frame, _ in traceback.walk_tb(error.__traceback__) for value in frame.f_locals.values()]
+    assert not [value for value in kept if isinstance(value, (str, bytes, bytearray)) and len(value) > 10_000]
+
+
+async def probed(server: ChatServer) -> ModelError | None:
+    async with model_at(server.base_url, path="m") as model:
+        return await probe(model, timeout_s=60.0)
+
+
+async def test_the_probe_is_one_tiny_request_bound_by_the_key_that_the_server_takes() -> None:
+    with ChatServer() as server:
+        assert await probed(server) is None
+    assert server.bodies == [{"model": "m", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 16}]
+    message = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
+    with ChatServer(servers.status(400, {"error": {"message": message}}), servers.reply("42")) as server:
+        assert await probed(server) is None
+    if CLIENT.name in CHAT_CLIENTS:
+        bounds = [{key: body[key] for key in body if "tokens" in key} for body in server.bodies]
+        assert bounds == [{"max_tokens": 16}, {"max_completion_tokens": 16}]
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "found"),
+    [
+        (servers.status(401), ("provider", "always")),
+        (servers.status(404), ("provider", "until_success")),
+        (servers.status(400), ("model", "no")),
+        (servers.status(429, retry_after="60"), None),
+        (servers.cut_connection(), None),
+    ],
+    ids=["401", "404", "400", "429", "cut"],
+)
+async def test_the_probe_reports_what_every_request_may_meet_and_ignores_what_passes(
+    behaviour: Behaviour, found: tuple[str, str] | None
+) -> None:
+    with ChatServer(behaviour) as server:
+        error = await probed(server)
+    assert (error and (error.boundary, error.systemic)) == found
+    assert len(server.requests) == 1

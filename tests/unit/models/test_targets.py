@@ -1,4 +1,4 @@
-"""The model of a config: provider prefixes, base_url, keys, errors for invalid ones, and the client that it gets."""
+"""The model of a config: providers, base_url, keys and its client; endpoints of the registry; models at Prime."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from ssl import SSLContext
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
+from pytest_osmosis.config.endpoints import RegisteredEndpoint, Registry
 from pytest_osmosis.config.tables import ModelTable
 from pytest_osmosis.errors import ConfigError
+from pytest_osmosis.evals.eval_models import resolve_model
 from pytest_osmosis.models import connections, create
 from pytest_osmosis.models.base import ChatRequest
 from pytest_osmosis.models.connections import LightModel
@@ -23,8 +25,6 @@ from pytest_osmosis.models.targets import ModelTarget, missing_key, resolve
 from tests.raised import problems_of
 from tests.servers import ChatServer
 from tests.unit.models.talking import KEY, PROMPT, created
-
-ClientChoice = Literal["auto", "openai", "anthropic", "light", "litellm"]
 
 WHERE = "x.toml:3"
 LOCAL = "http://localhost:8000/v1"
@@ -47,8 +47,6 @@ def refusal(model_path: str, table: ModelTable | None = None, environ: Mapping[s
         ("openai/x", {"base_url": LOCAL}, {"OPENAI_BASE_URL": "http://elsewhere/v1"}, LOCAL, f"openai/x at {LOCAL}"),
         ("demo/arithmetic", {}, {"OPENAI_BASE_URL": LOCAL}, None, "demo/arithmetic (embedded)"),
         ("ollama/qwen3", {}, {}, "http://localhost:11434/v1", "ollama/qwen3 at http://localhost:11434/v1"),
-        ("vllm/m", {}, {}, "http://localhost:8000/v1", "vllm/m at http://localhost:8000/v1"),
-        ("sglang/m", {}, {}, "http://localhost:30000/v1", "sglang/m at http://localhost:30000/v1"),
         ("groq/llama", {}, {}, SERVICES["groq"].base_url, "groq/llama"),
     ],
 )
@@ -68,7 +66,7 @@ def test_with_a_base_url_the_name_is_sent_as_written_and_no_key_but_the_named_on
 
 
 @pytest.mark.parametrize("client", ["openai", "anthropic", "light"])
-def test_the_table_is_carried_over_and_survives_json_without_its_key(client: ClientChoice) -> None:
+def test_the_table_is_carried_over_and_survives_json_without_its_key(client: Any) -> None:
     own: dict[str, Any] = {"base_url": LOCAL, "api_key_env": "MY_KEY", "headers": {"a": "b"}, "client": client}
     found = target("m", ModelTable(**own, max_retries=2, timeout_s=9), {"MY_KEY": "sk-secret-value"})
     assert (dict(found.headers), found.max_retries, found.timeout_s) == ({"a": "b"}, 2, 9.0)
@@ -137,7 +135,7 @@ def test_litellm_is_given_no_address_to_which_it_would_send_keys(model_path: str
         ("azure/gpt-5", "light", '"auto", "litellm"'),
     ],
 )
-def test_a_client_that_does_not_speak_the_api_is_refused(model_path: str, client: ClientChoice, valid: str) -> None:
+def test_a_client_that_does_not_speak_the_api_is_refused(model_path: str, client: Any, valid: str) -> None:
     text = refusal(model_path, ModelTable(client=client))
     assert text == f'{WHERE}: [model] client: "{client}" does not speak the API of {model_path}; valid: {valid}'
 
@@ -273,3 +271,122 @@ def test_certificates_are_loaded_once_for_the_same_variables(tmp_path: Path, mon
     assert made() is before
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
     assert made() is not before
+
+
+A = RegisteredEndpoint("qwen", "Qwen/Qwen3-8B", "http://a.example/v1", "A_KEY", None, {"X-Team": "a", "X-Of": "a"})
+B = RegisteredEndpoint("qwen", "Qwen/Qwen3-8B", "http://b.example/v1", "B_KEY", "openai_completions", {})
+CLAUDE = RegisteredEndpoint("claude", "claude-5", "https://api.anthropic.com", "ANTHROPIC_API_KEY")
+REGISTRY = Registry("configs/endpoints.toml", {"qwen": (A, B), "claude": (CLAUDE,)})
+
+
+def registered(name: str, *, environ: Mapping[str, str] | None = None, env: bool = False, **table: Any) -> ModelTarget:
+    return resolve_model(
+        name, ModelTable(**table), environ or {}, where="x.toml", registry=REGISTRY, of_environment=env
+    )
+
+
+def problem_of_registry(name: str, registry: Registry | None = REGISTRY, **table: Any) -> str:
+    (found,) = problems_of(ConfigError, resolve_model, name, ModelTable(**table), {}, where="x.toml", registry=registry)
+    assert found.startswith("x.toml: ")
+    return found.removeprefix("x.toml: ")
+
+
+@pytest.mark.parametrize("table", [{}, {"endpoint_id": "qwen"}])
+def test_an_id_leads_to_all_of_its_replicas(table: dict[str, Any]) -> None:
+    found = registered("qwen", **table)
+    servers = [(each.base_url, each.api_key_env, each.client, dict(each.headers)) for each in found.servers]
+    first = ("http://a.example/v1", "A_KEY", "light", {"X-Team": "a", "X-Of": "a"})
+    assert servers == [first, ("http://b.example/v1", "B_KEY", "completions", {})]
+    assert found.describe == "qwen: Qwen/Qwen3-8B at 2 replicas, http://a.example/v1, http://b.example/v1"
+    assert (found.model, found.endpoint) == ("Qwen/Qwen3-8B", "qwen")
+    assert dict(found.headers_from_state) == {"X-Session-ID": "example_id"}
+    assert ModelTarget.from_json(found.to_json()) == found
+
+
+def test_the_config_counts_more_than_the_registry_and_its_base_url_leaves_no_replicas() -> None:
+    found = registered("qwen", api_key_env="MINE", client="openai", headers={"x-team": "me"}, sticky="row")
+    servers = [(each.api_key_env, each.client, dict(each.headers)) for each in found.servers]
+    assert servers == [("MINE", "openai", {"X-Of": "a", "x-team": "me"}), ("MINE", "openai", {"x-team": "me"})]
+    assert found.sticky == "row"
+    found = registered("qwen", base_url="http://mine.example/v1")
+    assert (found.replicas, found.base_url, found.model) == ((), "http://mine.example/v1", "Qwen/Qwen3-8B")
+    assert found.api_key_env == "A_KEY"
+
+
+@pytest.mark.parametrize(
+    ("client", "api", "expected"),
+    [
+        ("light", "openai_responses", ("light", "responses")),
+        ("openai", "openai_responses", ("openai", "responses")),
+        ("litellm", "openai_responses", "takes no base_url"),
+        ("anthropic", "openai_responses", ("anthropic", "chat_completions")),
+        ("light", "anthropic_messages", ("light", "chat_completions")),
+    ],
+)
+def test_a_client_of_the_config_asks_the_api_of_the_registry_if_it_can(client: Any, api: Any, expected: Any) -> None:
+    entry = RegisteredEndpoint("gpt", "gpt-x", "http://a.example/v1", None, api)
+    registry = Registry("endpoints.toml", {"gpt": (entry,)})
+    if isinstance(expected, str):
+        assert expected in problem_of_registry("gpt", registry, client=client)
+        return
+    found = resolve_model("gpt", ModelTable(client=client), {}, where="", registry=registry)
+    assert (found.client, found.api) == expected
+
+
+def test_a_type_or_else_the_provider_by_its_address_or_name_says_which_api_is_asked() -> None:
+    assert registered("claude").client == "anthropic"
+    assert registered("claude", api_client_type="openai_chat_completions").client == "light"
+    assert registered("m", base_url="http://localhost:1/v1", api_client_type="anthropic_messages").client == "anthropic"
+    assert registered("groq/llama").provider == "groq"
+    assert registered("demo/arithmetic").headers_from_state == {}
+    assert registered("vllm/Qwen", api_client_type="openai_chat_completions_token").client == "tokens"
+    assert problem_of_registry("groq/llama", api_client_type="anthropic_messages") == (
+        '[model] api_client_type: groq/llama has no API "anthropic_messages"; leave it out, or set base_url to a server'
+    )
+
+
+def test_a_name_that_is_no_endpoint_lists_the_ids() -> None:
+    assert problem_of_registry("qwenn") == (
+        '[experiment] model_path: "qwenn" names neither an endpoint nor a provider, did you mean "qwen"? '
+        '(endpoints of configs/endpoints.toml: "qwen", "claude"); '
+        "a provider's model is written as in openai/gpt-5.4-mini"
+    )
+    assert problem_of_registry("x", endpoint_id="quen") == (
+        '[model] endpoint_id: unknown endpoint "quen", did you mean "qwen"? '
+        '(endpoints of configs/endpoints.toml: "qwen", "claude")'
+    )
+    assert problem_of_registry("x", registry=None, endpoint_id="qwen") == (
+        '[model] endpoint_id: there is no registry with "qwen"; write configs/endpoints.toml'
+    )
+
+
+PRIME = {"PRIME_API_KEY": "pit-1"}
+
+
+def test_the_model_of_an_environment_is_asked_at_prime_if_only_its_key_says_where() -> None:
+    found = registered("openai/gpt-4.1-mini", environ=PRIME, env=True)
+    assert (found.base_url, found.model) == ("https://api.pinference.ai/api/v1", "openai/gpt-4.1-mini")
+    assert (found.api_key_env, dict(found.headers_from_state)) == ("PRIME_API_KEY", {"X-Session-ID": "example_id"})
+    assert registered("qwen", env=True, environ=PRIME).endpoint == "qwen"
+    with pytest.raises(ConfigError, match='"qwenn" names neither an endpoint nor a provider, did you mean "qwen"'):
+        registered("qwenn", env=True, environ=PRIME)
+    assert registered("gpt-5", env=True, environ=PRIME).base_url == "https://api.pinference.ai/api/v1"
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "environ", "table", "provider"),
+    [
+        ("openai/gpt-5", False, PRIME, {}, "openai"),
+        ("openai/gpt-5", True, {}, {}, "openai"),
+        ("openai/gpt-5", True, PRIME, {"api_key_env": "OPENAI_API_KEY"}, "openai"),
+        ("openai/gpt-5", True, PRIME, {"base_url": "http://localhost:1/v1"}, "server"),
+        ("demo/arithmetic", True, PRIME, {}, "demo"),
+        ("ollama/llama", True, PRIME, {}, "ollama"),
+    ],
+)
+def test_nothing_else_is_asked_at_prime(
+    name: str, env: bool, environ: dict[str, str], table: dict[str, Any], provider: str
+) -> None:
+    found = registered(name, env=env, environ=environ, **table)
+    assert found.provider == provider
+    assert found.base_url != "https://api.pinference.ai/api/v1"

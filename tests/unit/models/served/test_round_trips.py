@@ -167,9 +167,6 @@ def test_completions_and_messages_read_the_request_that_is_written(request: Chat
     assert json.loads(messages.write_request(read(messages, written), ANTHROPIC)) == json.loads(written)
 
 
-PICTURE = {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
-
-
 def image(**source: str) -> dict[str, Any]:
     return {"type": "image", "source": source}
 
@@ -183,8 +180,8 @@ def result(number: int, content: Any, **marks: Any) -> dict[str, Any]:
 
 
 LOOK = [
-    *(text("Look:"), image(**PICTURE), image(type="url", url="https://example.org/cat.png")),
-    image(type="file", file_id="file_1"),
+    *(text("Look:"), image(type="base64", media_type="image/png", data="iVBORw0KGgo=")),
+    *(image(type="url", url="https://example.org/cat.png"), image(type="file", file_id="file_1")),
     {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a page"}},
 ]
 SEEN = [
