@@ -73,18 +73,6 @@ def test_an_exchange_survives_a_file(asker: exchange.Asker, request: ChatRequest
     assert json.dumps(exchange.reply_to_json(exchange.reply_from_json(value["reply"]))) == json.dumps(answer["reply"])
 
 
-@given(requests)
-def test_the_digest_does_not_depend_on_the_order_of_keys(request: ChatRequest) -> None:
-    body = exchange.stored_request(request, "m", dumps)
-    assert exchange.Fingerprint.of(_reversed(body)).digest == exchange.Fingerprint.of(body).digest
-
-
-def _reversed(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _reversed(item) for key, item in reversed(value.items())}
-    return list(map(_reversed, value)) if isinstance(value, list) else value
-
-
 HELLO = {"role": "user", "content": "hello"}
 
 
