@@ -109,7 +109,7 @@ test-mcp: $(STAMP) ## test MCP tools
 # promptfoo brings some five hundred packages of npm.
 test-promptfoo: $(STAMP) ## compare the verdicts of checks with those of promptfoo's assertions; needs npm
 	test -d $(VENV)/promptfoo/node_modules/promptfoo || npm install --silent --no-audit --no-fund --ignore-scripts --prefix $(VENV)/promptfoo promptfoo
-	PROMPTFOO=$(abspath $(VENV)/promptfoo) $(BIN)/python -m pytest -m "" tests/unit/checks/test_answers.py
+	PROMPTFOO=$(abspath $(VENV)/promptfoo) $(BIN)/python -m pytest -m "" tests/unit/checks/test_checks.py
 
 # Each in a folder of its own: some conflict with each other.
 SCORERS := autoevals openevals pydantic-evals deepeval inspect-ai

@@ -10,7 +10,6 @@ from pytest_osmosis.config import Override, typed_eval_config
 from pytest_osmosis.config.tables import RowSelection
 from tests.unit.config.conftest import Load, Problems
 
-MODEL = Override("experiment", "model_path", "demo/arithmetic", "--osmosis-model")
 HEAD = '[experiment]\nmodel_path = "demo/arithmetic"\n[secrets]\nrequired = []\n[environment]\n'
 """The environment's keys stand from line 6 on."""
 WORD_COUNT = f'{HEAD}env_id = "word_count"\n'
@@ -30,10 +29,6 @@ def word_count(workspace: Path) -> Path:
     folder = workspace / "environments/word_count"
     package(folder)
     return folder
-
-
-def env(value: str) -> Override:
-    return Override("environment", "env_id", value, "--osmosis-env")
 
 
 @pytest.mark.parametrize("env_id", ["word-count", "owner/word-count", "word_count@0.2.0", "owner/word-count@latest"])
@@ -170,7 +165,10 @@ def test_keys_that_contradict_an_environment_are_all_reported_and_its_own_need_i
 
 
 def test_an_eval_without_a_toml_is_named_after_its_environment(workspace: Path) -> None:
-    config = typed_eval_config(workspace, [MODEL, env("owner/word-count")])
+    model = Override("experiment", "model_path", "demo/arithmetic", "--osmosis-model")
+    env = Override("environment", "env_id", "owner/word-count", "--osmosis-env")
+
+    config = typed_eval_config(workspace, [model, env])
 
     assert (config.name, config.path) == ("word-count", workspace / "environments/word_count/word_count.py")
     assert (config.evaluation.n, config.selection) == (3, RowSelection(limit=5))

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
@@ -56,38 +56,30 @@ def facts(config: EvalConfig) -> dict[str, Any]:
     }
 
 
-class Case(NamedTuple):
-    """A TOML, facts of its evals, and part of the error if it is refused."""
-
-    text: str
-    facts: Sequence[dict[str, Any]]
-    refused: str
-
-
-def case_of(lines: Sequence[str]) -> Case:
+def case_of(lines: Sequence[str]) -> tuple[str, list[dict[str, Any]], str]:
+    """Return a TOML, facts of its evals, and part of the error if it is refused."""
     said = {sign: [line[2:] for line in lines if line.startswith(sign)] for sign in ("> ", "! ")}
     text = "".join(f"{line}\n" for line in lines if line[:2] not in said)
-    return Case(text, [json.loads(line) for line in said["> "]], "".join(said["! "]))
+    return text, [json.loads(line) for line in said["> "]], "".join(said["! "])
 
 
 SECTIONS = sections_in(Path(__file__).parent / "verifiers_tomls.txt")
 CASES = {title: case_of(lines) for title, lines in SECTIONS.items()}
-REFUSED = [name for name, case in CASES.items() if case.refused]
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in REFUSED])
+@pytest.mark.parametrize("name", [name for name, (*_, refused) in CASES.items() if not refused])
 def test_a_toml_of_verifiers_means_the_same(load: Load, name: str) -> None:
-    case = CASES[name]
+    text, told, _ = CASES[name]
 
-    found = [facts(config) for config in load(case.text)]
+    found = [facts(config) for config in load(text)]
 
-    assert [{key: each[key] for key in wanted} for each, wanted in zip(found, case.facts, strict=True)] == case.facts
+    assert [{key: each[key] for key in wanted} for each, wanted in zip(found, told, strict=True)] == told
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_a_toml_that_verifiers_refuses_is_refused(load: Load, name: str) -> None:
-    with pytest.raises(ConfigError, match=re.escape(CASES[name].refused)):
-        load(CASES[name].text)
+@pytest.mark.parametrize(("text", "refused"), [(text, refused) for text, _, refused in CASES.values() if refused])
+def test_a_toml_that_verifiers_refuses_is_refused(load: Load, text: str, refused: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(refused)):
+        load(text)
 
 
 TOML = """
