@@ -51,10 +51,6 @@ def recorded(directory: RunDirectory, *runs: RunId, text: str = "42") -> None:
     write_log(directory.exchanges, *(conversation(run, text) for run in runs))
 
 
-def texts_of(path: Path) -> dict[int, str]:
-    return {line["row"]: line["reply"]["message"]["content"] for line in lines_of(path)}
-
-
 def test_each_eval_has_a_cassette_named_after_its_file(config: EvalConfig) -> None:
     table = CassetteTable(record="new")
 
@@ -91,7 +87,8 @@ def test_rollouts_that_an_outage_broke_or_that_an_earlier_session_made_keep_what
     unended = [replace(pending(6), started=True), pending(7)]
     made = finish_cassette(cassette, directory, [PASSED[0], *broken, *unended, PASSED[8]])
 
-    assert texts_of(cassette.path) == {row: "now" if row < 3 else "then" for row in [*range(7), 8]}
+    texts = {line["row"]: line["reply"]["message"]["content"] for line in lines_of(cassette.path)}
+    assert texts == {row: "now" if row < 3 else "then" for row in [*range(7), 8]}
     assert made.unrecorded == {"provider": 1, "host": 1, "timeout": 1, "not ended": 1}
     assert made.digest is not None
     assert is_cassette(cassette.path)

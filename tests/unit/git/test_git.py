@@ -262,13 +262,6 @@ def test_changed_and_new_files_make_all_folders_of_the_repository_dirty(reposito
     assert states == [clean(repository)._replace(dirty=True)] * 2
 
 
-def test_a_worktree_has_a_state_of_its_own(repository: Path, tmp_path: Path) -> None:
-    git(repository, "worktree", "add", str(tmp_path / "other"))
-    (repository / "rewards.py").write_text("3")
-
-    assert state_of(tmp_path / "other") == clean(repository)
-
-
 def test_a_submodule_counts_by_its_commit(repository: Path, tmp_path: Path) -> None:
     outer = tmp_path / "outer"
     outer.mkdir()

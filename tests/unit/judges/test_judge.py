@@ -27,6 +27,7 @@ from pytest_osmosis.judges.judge import (
 from pytest_osmosis.models.base import ChatReply, ChatRequest
 from pytest_osmosis.models.embedded import reply_to
 from pytest_osmosis.text.chat_messages import blocks_in
+from tests.raised import raised
 from tests.servers import ChatServer, by_api, completion, messages_reply
 
 RUBRIC = Rubric("Is the number right?")
@@ -126,11 +127,7 @@ THREE = Judge(RUBRIC, votes=3)
 @pytest.mark.parametrize(
     ("answers", "judge", "fault"),
     [
-        (
-            ["Great!", "I said: great!"],
-            JUDGE,
-            f'{AGAIN}it has no JSON object with a "score"; its answer: I said: great!',
-        ),
+        (["Great!", "So great!"], JUDGE, f'{AGAIN}it has no JSON object with a "score"; its answer: So great!'),
         (['{"score": 8}', '{"score": 8}'], JUDGE, f'{AGAIN}its "score" is 8, not from 0 to 1'),
         ([GOOD, '{"score": 2}', '{"score": 2}', GOOD], THREE, f'{AGAIN}its "score" is 2, not from 0 to 1'),
         (['{"score": 1, "expl', '{"score'], JUDGE, "cut off at its token limit"),
@@ -150,9 +147,7 @@ def test_an_error_of_a_request_passes_as_it_is() -> None:
     outage = ModelError("503 Service Unavailable", retryable=True)
 
     for judge in (JUDGE, Judge(RUBRIC, votes=3)):
-        with pytest.raises(ModelError) as raised:
-            judged(Answers(outage, GOOD, GOOD), judge)
-        assert raised.value is outage
+        assert raised(ModelError, judged, Answers(outage, GOOD, GOOD), judge) is outage
 
 
 @pytest.mark.parametrize(
@@ -249,10 +244,8 @@ def test_a_score_is_read_from_the_text_around_it(answer: str, score: float, expl
     [("7", "7"), ("-3", "-3"), ('"8"', "8"), ("5.0000001", "5.0000001"), ("1e300", "1e+300"), ("-1.5", "-1.5")],
 )
 def test_a_score_on_another_scale_is_none(stated: str, shown: str) -> None:
-    with pytest.raises(UnreadableAnswer) as raised:
-        read_opinion(f'{{"score": {stated}, "explanation": ""}}', -1.0, 5.0)
-
-    assert str(raised.value) == f'its "score" is {shown}, not from -1 to 5'
+    error = raised(UnreadableAnswer, read_opinion, f'{{"score": {stated}, "explanation": ""}}', -1.0, 5.0)
+    assert str(error) == f'its "score" is {shown}, not from -1 to 5'
 
 
 FAULTS = {
@@ -275,7 +268,4 @@ FAULTS = {
 
 @pytest.mark.parametrize(("answer", "fault"), [(answer, fault) for fault, each in FAULTS.items() for answer in each])
 def test_an_answer_without_one_clear_score_is_unreadable(answer: str, fault: str) -> None:
-    with pytest.raises(UnreadableAnswer) as raised:
-        read_opinion(answer, 0.0, 1.0)
-
-    assert str(raised.value) == fault
+    assert str(raised(UnreadableAnswer, read_opinion, answer, 0.0, 1.0)) == fault

@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import sys
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -284,7 +283,6 @@ def test_the_reason_of_a_stop_tells_its_status(reason: StopReason, all_done: boo
 TAKE = """
 import sys
 from pathlib import Path
-from typing import Any
 from pytest_osmosis.errors import JournalError
 from pytest_osmosis.record.run_directory import RunDirectory, RunLock
 directory = RunDirectory(Path(sys.argv[1]))
@@ -305,8 +303,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Start a Python program on the run directory; all are ended after the test."""
     processes = []
 
-    def start(code: str, folder: Path = tmp_path) -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", textwrap.dedent(code), str(folder)]
+    def start(code: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", code, str(tmp_path)]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         processes.append(process)
         return process
@@ -435,7 +433,6 @@ def test_a_lock_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 INHERIT = """
 import sys
 from pathlib import Path
-from typing import Any
 from pytest_osmosis.record.run_directory import RunDirectory, RunLock
 sys.stdin.readline()
 RunLock.inherit(int(sys.argv[2]))

@@ -178,15 +178,6 @@ def test_the_answer_is_the_last_assistant_message_with_its_calls_but_not_their_i
     assert answer({"role": "user", "content": "b"}, "odd", {"role": "tool"}) is None
 
 
-def test_runs_of_the_baseline_have_their_own_records() -> None:
-    lines = [start(), rollout(), score(scores={"rewards:a": 1.0, "rewards:b": 1.0})]
-
-    records = fold([LOADED, *lines, *({**line, "model_tag": "baseline"} for line in lines[:2])]).records
-
-    statuses = {str(run): record.status for run, record in records.items()}
-    assert statuses == {str(RUN): "finished", f"{RUN}-baseline": "pending"}
-
-
 def test_runs_are_ordered_by_row_and_read_back_from_their_names() -> None:
     runs = [RunId(2, 0), RunId(2, 1), RunId(10, 0), RunId(12, 3, ModelTag.BASELINE)]
 

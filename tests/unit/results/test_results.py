@@ -386,22 +386,17 @@ def record(run: RunId, ending: str) -> RunRecord:
     return failed("agent" if ending == "breaks" else "provider", run.row, run.index)
 
 
-def gate(minimums: st.SearchStrategy[float]) -> st.SearchStrategy[GateRule]:
-    kinds: list[Any] = [("pass_rate", None), ("pass_at", 1), ("pass_at", 2), ("pass_hat", 2)]
-    functions = st.sampled_from([None, A, B])
-    return st.builds(
-        lambda kind, minimum, function: GateRule(kind[0], minimum, k=kind[1], function=function),
-        st.sampled_from(kinds),
-        minimums,
-        functions,
-    )
-
-
-MINIMUMS = st.sampled_from([0.0, 0.2, 0.25, 1 / 3, 0.4, 0.5, 0.6, 2 / 3, 0.7, 0.75, 0.8, 1.0])
+KINDS_OF_GATES: list[Any] = [("pass_rate", None), ("pass_at", 1), ("pass_at", 2), ("pass_hat", 2)]
+GATES = st.builds(
+    lambda kind, minimum, function: GateRule(kind[0], minimum, k=kind[1], function=function),
+    st.sampled_from(KINDS_OF_GATES),
+    st.sampled_from([0.0, 0.2, 0.25, 1 / 3, 0.4, 0.5, 0.6, 2 / 3, 0.7, 0.75, 0.8, 1.0]),
+    st.sampled_from([None, A, B]),
+)
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(gate(MINIMUMS), min_size=1, max_size=2), st.data())
+@given(st.lists(GATES, min_size=1, max_size=2), st.data())
 def test_gates_are_decided_as_soon_as_every_completion_gives_the_same_verdicts(rules: Any, data: st.DataObject) -> None:
     shares = all(rule.k is None for rule in rules)  # only then may runs be taken out
     possible = ("passes", "fails", "outage", *(["removed"] if shares else []))

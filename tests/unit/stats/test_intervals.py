@@ -173,16 +173,6 @@ def test_means_of_scores_and_of_changes_of_which_few_differ_have_an_honest_inter
     assert coverage.difference_coverage(20, 20, coverage.CHANGES[-1], times=80, seed=0) >= 0.92  # Student's t: 69%
 
 
-def test_the_chances_of_every_kind_of_row_have_its_rate_and_correlation() -> None:
-    for kind, rate in itertools.product(coverage.KINDS, coverage.RATES):
-        weights = coverage.chances(kind, rate)
-        average = math.fsum(weight * passed for passed, weight in enumerate(weights)) / kind.runs
-        assert (math.fsum(weights), average) == pytest.approx((1, rate))
-        if kind.runs > 1:
-            both = math.fsum(w * c * (c - 1) for c, w in enumerate(weights)) / kind.runs / (kind.runs - 1)
-            assert (both - rate**2) / rate / (1 - rate) == pytest.approx(kind.correlation, abs=1e-9)
-
-
 def test_an_interval_that_ends_at_0_contains_it() -> None:
     for interval in (intervals.Interval(-1.0, 0.0, "m", 0.95), intervals.Interval(0.0, 1.0, "m", 0.95)):
         assert intervals.agreeing(interval, 0.5, lambda: 0.1, "t") is interval
@@ -206,10 +196,10 @@ def test_single_runs_that_pass_or_fail_have_a_mean_with_the_beta_distribution(pa
         assert chance_at_most(float(x), rows) == pytest.approx(expected, rel=1e-9, abs=1e-200)
 
 
-different = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 6)), min_size=2, max_size=8, unique=True)
-
-
-@given(different, st.integers(0, 1200))
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(1, 6)), min_size=2, max_size=8, unique=True),
+    st.integers(0, 1200),
+)
 def test_rows_that_all_differ_have_a_sum_of_exponentials(rows: list[tuple[int, int]], at: int) -> None:
     value = Fraction(at, 100) + Fraction(1, 997)
     factors = [total - value * n_runs for total, n_runs in rows]

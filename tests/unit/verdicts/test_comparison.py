@@ -139,11 +139,7 @@ VERDICTS: dict[str, tuple[Sequence[Pair], str, str]] = {
     "rose": (pairs(kept=90, better=10), "holds", "an improvement"),
     "fell a little": (pairs(kept=994, worse=6), "holds", "lower, but within the 0.02 that max_regression allows"),
     "too few": (pairs(worse=5), "not measured", "5 rows cannot show a regression: p is at least 0.062"),
-    "too few, none fell": (
-        pairs(kept=5),
-        "not measured",
-        "0.000: no difference (p = 1); 5 rows cannot show a regression",
-    ),
+    "too few, none fell": (pairs(kept=5), "not measured", "no difference (p = 1); 5 rows cannot show a regression"),
     "too few, all rose": (pairs(better=5), "not measured", "5 rows cannot show a regression"),
     "a single one": (pairs(kept=1), "not measured", "1 row cannot show a regression: p is at least 1"),
     "enough": (pairs(kept=6), "holds", "0.000: no difference (p = 1)"),
@@ -156,11 +152,7 @@ VERDICTS: dict[str, tuple[Sequence[Pair], str, str]] = {
     "five cannot show it": ([*pairs(kept=95), *[pair(NONE, YES)] * 5], "holds", ""),
     "fell whatever one gave": ([*pairs(kept=90, worse=20), pair(NONE, YES)], "fails", ""),
     "one may have risen": ([*pairs(kept=90, worse=6), pair(NONE, NO)], "not measured", COULD),
-    "some runs of six may have fallen": (
-        [*pairs(kept=94), *[pair([True, None], [True, True])] * 6],
-        "not measured",
-        COULD,
-    ),
+    "some runs of six may": ([*pairs(kept=94), *[pair([True, None], [True, True])] * 6], "not measured", COULD),
     "some runs of five cannot show it": ([*pairs(kept=95), *[pair([True, None], [True, True])] * 5], "holds", ""),
     "taken out by the grader": ([*pairs(kept=90), *[pair([], YES)] * 10], "holds", ""),
 }

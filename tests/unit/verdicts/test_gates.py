@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Iterator
 from decimal import Decimal
@@ -338,15 +337,6 @@ def test_a_functions_own_threshold_overrides_the_common_one_and_the_lowest_score
 
     assert pass_rule().unscored(records, A) == -0.5
     assert pass_rule().unscored(records[1:], A) == 0.0
-
-
-@pytest.mark.parametrize("ranges", [{}, {A: (-2.0, 2.0)}], ids=["no range", "a range"])
-def test_a_rule_is_stored_as_json_with_the_ranges_that_it_has(ranges: dict[str, tuple[float, float]]) -> None:
-    rule = PassRule((A, B), 0.5, {B: -2.0}, A, ranges)
-    stored = json.loads(json.dumps(rule.to_json()))
-
-    assert PassRule.of((A, B), stored) == rule
-    assert ("score_ranges" in stored) == bool(ranges)
 
 
 @pytest.mark.parametrize(
