@@ -115,18 +115,16 @@ def test_a_key_has_the_line_where_it_or_its_table_is_first_mentioned(text: str, 
     assert Lines(text).of(*key.split()) == line
 
 
-WORKSPACES = {
-    "/w/configs/eval/x.toml": "/w",
-    "/w/configs/x.toml": "/w",
-    "/w/configs/eval/deep/er/x.toml": "/w",
-    "/w/configs/one/configs/eval/x.toml": "/w/configs/one",
-    "/w/evals/x.toml": "/w/evals",
-    "/w/configs.d/x.toml": "/w/configs.d",
-}
-
-
 def test_the_workspace_is_the_parent_of_the_nearest_configs_folder_or_the_files_own_folder() -> None:
-    assert {path: str(workspace_of(Path(path))) for path in WORKSPACES} == WORKSPACES
+    workspaces = {
+        "/w/configs/eval/x.toml": "/w",
+        "/w/configs/x.toml": "/w",
+        "/w/configs/eval/deep/er/x.toml": "/w",
+        "/w/configs/one/configs/eval/x.toml": "/w/configs/one",
+        "/w/evals/x.toml": "/w/evals",
+        "/w/configs.d/x.toml": "/w/configs.d",
+    }
+    assert {path: str(workspace_of(Path(path))) for path in workspaces} == workspaces
 
 
 @pytest.mark.parametrize(
@@ -271,11 +269,9 @@ def test_stdin_is_read_once_for_a_dash_whatever_was_in_it(dotenv: Dotenv) -> Non
     assert SecretsSource(None, no_stdin).resolve([], {}) == {}
 
 
-VALID_SOURCE = "--osmosis-secrets-file takes a file with lines NAME=VALUE, or - to read them from standard input"
-
-
 def test_a_secrets_file_that_is_missing_or_not_utf8_is_one_problem(dotenv: Dotenv) -> None:
+    valid_source = "--osmosis-secrets-file takes a file with lines NAME=VALUE, or - to read them from standard input"
     assert problems_of(["A"], dotenv(b"A=\xff")) == [
-        f"secrets.env:1: must be UTF-8 text, got the byte 0xff; {VALID_SOURCE}"
+        f"secrets.env:1: must be UTF-8 text, got the byte 0xff; {valid_source}"
     ]
-    assert problems_of(["A", "B"], SecretsSource(Path("none.env"))) == [f"none.env: no such file; {VALID_SOURCE}"]
+    assert problems_of(["A", "B"], SecretsSource(Path("none.env"))) == [f"none.env: no such file; {valid_source}"]

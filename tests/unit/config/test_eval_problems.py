@@ -126,16 +126,14 @@ results = "/x.json"
     ]
 
 
-ODD_VALUES: list[object] = [
-    True, -1, 1.5, float("nan"), "", "\0", "x" * 5000, [], [[1]], {}, {"a": {"b": [1]}}, "{", "[",
-]  # fmt: skip
-
-
 @pytest.mark.parametrize("table", EVAL_TABLES)
 def test_no_value_of_any_key_raises_anything_but_a_config_error(load: Load, table: str) -> None:
+    odd_values: list[object] = [
+        True, -1, 1.5, float("nan"), "", "\0", "x" * 5000, [], [[1]], {}, {"a": {"b": [1]}}, "{", "[",
+    ]  # fmt: skip
     text = f"{EXPERIMENT}\n{SECRETS}\n{SCORING}\n"
     for key in [field.name for field in EVAL_TABLES[table].fields] + ["other", "a:b"]:
-        for value in ODD_VALUES:
+        for value in odd_values:
             with suppress(ConfigError):
                 load(text, Override(table, key, value, "--x"))
 

@@ -110,19 +110,17 @@ def test_ground_truths_in_their_own_prompts_are_one_warning_with_a_count() -> No
     assert notes_of(many) == (TOLD.format("100, 101, 102 and 9 more"),)
 
 
-FOUND = (
-    *(("The answer is New\n York.", "new york"), ("It is 391.", "391"), ("It is (391).", 391)),
-    ("It is 39.5, isn't it?", 39.5),
-)
-NOT_FOUND = (
-    *(("What is 1391 - 1000?", "391"), ("What is 391.5 - 0.5?", "391"), ("What is 1,391 - 1,000?", "391")),
-    *(("What is 5 - 0?", "5"), ("Is it true?", True), ("Parisian", "Paris"), ("Which of ['Paris']?", ["Paris"])),
-)
-
-
 def test_whole_words_are_found_in_any_case_with_any_blanks_in_parts_and_in_any_message() -> None:
-    assert {notes_of([row(0, *each)]) for each in FOUND} == {(TOLD.format("0"),)}
-    assert {notes_of([row(0, *each)]) for each in NOT_FOUND} == {()}
+    found = (
+        *(("The answer is New\n York.", "new york"), ("It is 391.", "391"), ("It is (391).", 391)),
+        ("It is 39.5, isn't it?", 39.5),
+    )
+    not_found = (
+        *(("What is 1391 - 1000?", "391"), ("What is 391.5 - 0.5?", "391"), ("What is 1,391 - 1,000?", "391")),
+        *(("What is 5 - 0?", "5"), ("Is it true?", True), ("Parisian", "Paris"), ("Which of ['Paris']?", ["Paris"])),
+    )
+    assert {notes_of([row(0, *each)]) for each in found} == {(TOLD.format("0"),)}
+    assert {notes_of([row(0, *each)]) for each in not_found} == {()}
     parts = [{"type": "image_url", "image_url": {}}, {"type": "text", "text": "Say Paris"}]
     messages: list[dict[str, Any]] = [{"role": "system", "content": parts}, {"role": "user", "content": "Now."}]
     assert len(notes_of([Row(0, messages, "Paris", {}, 1)])) == 1

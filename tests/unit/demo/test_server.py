@@ -150,17 +150,15 @@ def test_a_port_in_use_is_reported_with_a_fix(capsys: pytest.CaptureFixture[str]
     assert "--port=0" in errors
 
 
-REFUSED = {
-    "--port=70000": "must be from 0 to 65535, got 70000",
-    "--api-key=": "has an empty value; give it one (is it a variable that is not set?)",
-}
-
-
 def test_an_argument_out_of_bounds_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    refused = {
+        "--port=70000": "must be from 0 to 65535, got 70000",
+        "--api-key=": "has an empty value; give it one (is it a variable that is not set?)",
+    }
     found = {}
-    for argument in REFUSED:
+    for argument in refused:
         with pytest.raises(SystemExit, match="2"):
             main([argument])
         found[argument] = capsys.readouterr().err.partition(f"argument {argument.split('=')[0]}: ")[2].rstrip()
 
-    assert found == REFUSED
+    assert found == refused

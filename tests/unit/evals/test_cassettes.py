@@ -30,8 +30,6 @@ from tests.raised import problems_of
 from tests.unit.cassettes.recording import conversation, lines_of, write_log
 from tests.unit.made import A, failed, finished, pending
 
-BOUNDARIES: Sequence[Boundary] = ("model", "agent", "provider", "host", "timeout")
-
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,13 +75,14 @@ def test_a_broken_cassette_is_refused_before_anything_is_recorded(config: EvalCo
 
 
 def test_rollouts_that_an_outage_broke_or_that_an_earlier_session_made_keep_what_there_was(tmp_path: Path) -> None:
+    boundaries: Sequence[Boundary] = ("model", "agent", "provider", "host", "timeout")
     directory = RunDirectory(tmp_path / "run")
     cassette = EvalCassette("record", tmp_path / "x.jsonl")
     recorded(directory, *(RunId(row, 0) for row in [*range(7), 8]), text="then")
     assert finish_cassette(cassette, directory, [*PASSED[:7], PASSED[8]]).unrecorded == {}
 
     recorded(directory, *(RunId(row, 0) for row in range(7)), text="now")
-    broken = [failed(boundary, row) for row, boundary in enumerate(BOUNDARIES, 1)]
+    broken = [failed(boundary, row) for row, boundary in enumerate(boundaries, 1)]
     unended = [replace(pending(6), started=True), pending(7)]
     made = finish_cassette(cassette, directory, [PASSED[0], *broken, *unended, PASSED[8]])
 

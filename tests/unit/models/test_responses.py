@@ -233,10 +233,8 @@ async def asked_by_default(behaviour: Behaviour, *requests: ChatRequest) -> list
         return [seen.path.removeprefix("/v1") for seen in server.requests]
 
 
-ANSWERS = by_api(completion({"role": "assistant", "content": "42"}), None, responses_reply(text("42")))
-
-
 async def test_a_request_with_a_key_of_chat_completions_goes_there_or_is_an_error_with_tools() -> None:
+    answers = by_api(completion({"role": "assistant", "content": "42"}), None, responses_reply(text("42")))
     requests = [
         ChatRequest(PROMPT, [TOOL]),
         ChatRequest(PROMPT, sampling={"stop": "."}),
@@ -244,9 +242,9 @@ async def test_a_request_with_a_key_of_chat_completions_goes_there_or_is_an_erro
         ChatRequest(PROMPT, sampling={"temperature": 1}),
     ]
     paths = ["/responses", "/chat/completions", "/chat/completions", "/responses"]
-    assert await asked_by_default(ANSWERS, *requests) == paths
+    assert await asked_by_default(answers, *requests) == paths
     for fields, name in (({"sampling": {"stop": "."}}, "stop"), ({"seed": 7}, "seed")):
-        error = await raised_by(ModelError, asked_by_default(ANSWERS, ChatRequest(PROMPT, [TOOL], **fields)))
+        error = await raised_by(ModelError, asked_by_default(answers, ChatRequest(PROMPT, [TOOL], **fields)))
         assert kind(error) == ("provider", False, "until_success", None)
         assert f"has no {name}: leave it out" in str(error)
 

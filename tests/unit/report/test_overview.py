@@ -86,12 +86,10 @@ def test_the_worst_gate_speaks_for_an_eval(states: tuple[State, ...], cell: str)
     assert cells(replace(results_of(HALF), verdicts=verdicts(*states)))["gate"] == cell
 
 
-ONE, AGENT = finished({A: 1.0}), failed("agent", 1)
-COSTS = {">= $0.000018": [ONE, AGENT], "unknown": [AGENT], "$0": [pending()]}
-
-
 def test_costs_are_known_unknown_or_a_lower_bound() -> None:
-    assert {cells(results_of(records, price=PRICE))["cost"]: records for records in COSTS.values()} == COSTS
+    one, agent = finished({A: 1.0}), failed("agent", 1)
+    costs = {">= $0.000018": [one, agent], "unknown": [agent], "$0": [pending()]}
+    assert {cells(results_of(records, price=PRICE))["cost"]: records for records in costs.values()} == costs
     assert cells(results_of(HALF))["cost"] == "unknown"
 
 

@@ -43,17 +43,6 @@ def told(record: RunRecord, **metrics: Mapping[str, float]) -> RunRecord:
     return replace(record, notes=RunNotes({{"a": A, "b": B}.get(source, source): m for source, m in metrics.items()}))
 
 
-RECORDS = [
-    told(finished({A: 1.0}), rollout={"turns": 2.0}, a={"f1": 0.5}),
-    told(finished({A: 0.0}, 1), rollout={"turns": 5.0}),
-    told(finished({A: 1.0}, 2), a={"f1": 0.0, "turns": -1.0}),
-    told(failed("agent", 3), rollout={"turns": 2.0}),
-    told(removed(4), rollout={"turns": 1000.0}),
-    pending(5),
-    told(rolled(6), rollout={"turns": 1000.0}),
-]
-
-
 def test_numbers_whose_sum_is_too_large_have_a_mean_and_an_eval_without_metrics_no_table() -> None:
     records = [told(finished({A: 1.0}, row), a={"x": 1.7e308}) for row in range(3)]
 
@@ -63,13 +52,22 @@ def test_numbers_whose_sum_is_too_large_have_a_mean_and_an_eval_without_metrics_
 
 
 def test_the_table_lists_every_metric_of_both_models(golden: Golden) -> None:
+    records = [
+        told(finished({A: 1.0}), rollout={"turns": 2.0}, a={"f1": 0.5}),
+        told(finished({A: 0.0}, 1), rollout={"turns": 5.0}),
+        told(finished({A: 1.0}, 2), a={"f1": 0.0, "turns": -1.0}),
+        told(failed("agent", 3), rollout={"turns": 2.0}),
+        told(removed(4), rollout={"turns": 1000.0}),
+        pending(5),
+        told(rolled(6), rollout={"turns": 1000.0}),
+    ]
     baseline = [of_baseline(told(finished({A: 1.0}), rollout={"turns": 7.0, "calls": 1.0}))]
     many = results_of([told(finished({A: 1.0}), a={f"m{n}": 1.0 for n in range(25)})])
     both = [told(finished({A: 1.0, B: 1.0}), rollout={"x": 1.0}, a={"x\n\x1b[2J": 1.0}, b={"x": 1.0})]
 
     golden(
         {
-            "both models": metric_lines(results_of(RECORDS, baseline=baseline)),
+            "both models": metric_lines(results_of(records, baseline=baseline)),
             "a long table": metric_lines(many),
             "a long table in verbose output": metric_lines(many, verbose=True),
             "several functions": metric_lines(results_of(both, scorers=(A, B))),
@@ -196,9 +194,6 @@ def test_the_errors_of_several_tries_are_the_cause_of_the_first(remaining_s: flo
     assert [cause.text for cause in causes_of([failed("provider", error=message)], RULE)] == ["502 Bad Gateway"]
 
 
-SCHEMA = json.loads((Path(pytest_osmosis.__file__).parent / "results.schema.json").read_text(encoding="utf-8"))
-
-
 def scored(scores: Sequence[float], first: int = 0) -> list[RunRecord]:
     """One run for each row, from row `first` on."""
     return [finished({A: score}, row) for row, score in enumerate(scores, first)]
@@ -296,6 +291,7 @@ def test_few_rows_show_no_difference_and_more_comparisons_need_more(n_rows: int,
 
 
 def test_published_and_read_back_it_is_the_same_and_fits_the_schema() -> None:
+    schema = json.loads((Path(pytest_osmosis.__file__).parent / "results.schema.json").read_text(encoding="utf-8"))
     table = table_of({"a": FIRST, "b": BETTER, "c": OTHERS, "d": NOTHING})
 
     data = json.loads(json.dumps(published(replace(BETTER, among=table))["comparison"], allow_nan=False))
@@ -303,7 +299,7 @@ def test_published_and_read_back_it_is_the_same_and_fits_the_schema() -> None:
     assert decode(data, EntryTable) == table
     later = {**data, "new": 1, "entries": [{**entry, "new": 1} for entry in data["entries"]]}
     assert decode(later, EntryTable) == table
-    schema = {**SCHEMA["$defs"]["entries"], "$defs": SCHEMA["$defs"]}
+    schema = {**schema["$defs"]["entries"], "$defs": schema["$defs"]}
     assert [error.message for error in Draft202012Validator(schema).iter_errors(data)] == []
-    declared = {key for name in ("entries", "entry", "entry_difference") for key in SCHEMA["$defs"][name]["properties"]}
+    declared = {key for name in ("entries", "entry", "entry_difference") for key in schema["$defs"][name]["properties"]}
     assert {*data, *data["entries"][1], *data["entries"][1]["difference"]} == declared

@@ -41,20 +41,18 @@ def test_shown_text_is_safe_for_terminals_and_xml(text: str) -> None:
     assert ElementTree.fromstring(ElementTree.tostring(element)).text == (safe or None)
 
 
-ESCAPES = {
-    "\x1b[31mred\x1b]0;title\x07": r"\x1b[31mred\x1b]0;title\x07",
-    "a\r\nb": "a\nb", "over\rwritten": r"over\rwritten", "half \ud83d": r"half \ud83d", "\x9b2J": r"\x9b2J",
-    "abc\u202egpj.exe": r"abc\u202egpj.exe", "one\u2028line": r"one\u2028line",
-}  # fmt: skip
-ORDINARY = (
-    *("tab\tand\nline", "grüße, 你好, 🙂", "x.toml::x[row1-run0] PASSED", "std::vector", "# title ## part"),
-    *("👨\u200d👩\u200d👧 ✔\ufe0f", "می\u200cرم", "naïve e\u0301", "a\tb\n"),
-)
-
-
 def test_control_characters_are_shown_as_escapes_and_ordinary_text_stays() -> None:
-    assert {text: escaped(text) for text in ESCAPES} == ESCAPES
-    assert [escaped(text) for text in ORDINARY] == [*ORDINARY]
+    escapes = {
+        "\x1b[31mred\x1b]0;title\x07": r"\x1b[31mred\x1b]0;title\x07",
+        "a\r\nb": "a\nb", "over\rwritten": r"over\rwritten", "half \ud83d": r"half \ud83d", "\x9b2J": r"\x9b2J",
+        "abc\u202egpj.exe": r"abc\u202egpj.exe", "one\u2028line": r"one\u2028line",
+    }  # fmt: skip
+    ordinary = (
+        *("tab\tand\nline", "grüße, 你好, 🙂", "x.toml::x[row1-run0] PASSED", "std::vector", "# title ## part"),
+        *("👨\u200d👩\u200d👧 ✔\ufe0f", "می\u200cرم", "naïve e\u0301", "a\tb\n"),
+    )
+    assert {text: escaped(text) for text in escapes} == escapes
+    assert [escaped(text) for text in ordinary] == [*ordinary]
 
 
 @given(ANY_TEXT, st.integers(100, 400))
@@ -111,14 +109,12 @@ def test_a_sanitizer_learns_secrets_of_several_sources_and_of_one_name() -> None
     assert sanitizer.shown("::error::\x1b first-value") == "\\::error::\\x1b [KEY]"
 
 
-DURATIONS = {
-    0.994: "0.99 s", 0.996: "1.0 s", 59.94: "59.9 s", 59.96: "1 min 0 s", 119.6: "2 min 0 s", 3599.4: "59 min 59 s",
-    3599.6: "1 h 0 min",
-}  # fmt: skip
-
-
 def test_durations() -> None:
-    assert {value: seconds(value) for value in DURATIONS} == DURATIONS
+    durations = {
+        0.994: "0.99 s", 0.996: "1.0 s", 59.94: "59.9 s", 59.96: "1 min 0 s", 119.6: "2 min 0 s", 3599.4: "59 min 59 s",
+        3599.6: "1 h 0 min",
+    }  # fmt: skip
+    assert {value: seconds(value) for value in durations} == durations
 
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

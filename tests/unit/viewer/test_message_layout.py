@@ -59,42 +59,40 @@ def test_a_result_without_its_call_keeps_its_place_and_its_id(messages: Sequence
     assert list(message_lines(messages, Shortener()))[-2:] == ["tool (a):", "    sun"]
 
 
-SHOWN: dict[str, Sequence[object]] = {
-    "results in another order than their calls": [
-        *(asking(call("a"), call("b", "time", "{}"), content="Both."), result("b", "noon"), result("a", "sun")),
-    ],
-    "two calls with one id": [asking(call("a")), result("a", "sun"), asking(call("a")), result("a", "rain")],
-    "long arguments and results": [asking(call("a", "plan", json.dumps(LONG))), result("a", json.dumps(LONG))],
-    "arguments that are no JSON text": [
-        asking(call("a", "f", {"x": 1}), call("b", "g", "{not json"), call("c", "h", None)),
-    ],
-    "a call and a result of the Responses API": [
-        {"type": "function_call", "call_id": "a", "name": "weather", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "a", "output": "sun"},
-    ],
-    "reasoning and a refusal": [
-        {"role": "assistant", "reasoning_content": "Hm.\nYes.", "content": "No.", "refusal": "I will not"},
-        {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
-    ],
-    "members that have no place": [
-        {"role": "assistant", "content": "x", "annotations": [{"url": "y"}], "logprobs": None, "name": "bob"},
-    ],
-    "parts that are no text": [{"role": "user", "content": PARTS}],
-    "blocks of Anthropic": [
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "thinking", "thinking": "Hm."},
-                {"type": "tool_use", "id": "a", "name": "weather", "input": {"city": "Paris"}},
-                {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "sun"}]},
-            ],
-        },
-    ],
-}
-
-
 def test_a_conversation_is_laid_out_to_be_read(golden: Golden) -> None:
-    shown = {name: list(message_lines(messages, Shortener())) for name, messages in SHOWN.items()}
+    shown: dict[str, Sequence[object]] = {
+        "results in another order than their calls": [
+            *(asking(call("a"), call("b", "time", "{}"), content="Both."), result("b", "noon"), result("a", "sun")),
+        ],
+        "two calls with one id": [asking(call("a")), result("a", "sun"), asking(call("a")), result("a", "rain")],
+        "long arguments and results": [asking(call("a", "plan", json.dumps(LONG))), result("a", json.dumps(LONG))],
+        "arguments that are no JSON text": [
+            asking(call("a", "f", {"x": 1}), call("b", "g", "{not json"), call("c", "h", None)),
+        ],
+        "a call and a result of the Responses API": [
+            {"type": "function_call", "call_id": "a", "name": "weather", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "a", "output": "sun"},
+        ],
+        "reasoning and a refusal": [
+            {"role": "assistant", "reasoning_content": "Hm.\nYes.", "content": "No.", "refusal": "I will not"},
+            {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
+        ],
+        "members that have no place": [
+            {"role": "assistant", "content": "x", "annotations": [{"url": "y"}], "logprobs": None, "name": "bob"},
+        ],
+        "parts that are no text": [{"role": "user", "content": PARTS}],
+        "blocks of Anthropic": [
+            {
+                "role": "assistant",
+                "content": [
+                    {"type": "thinking", "thinking": "Hm."},
+                    {"type": "tool_use", "id": "a", "name": "weather", "input": {"city": "Paris"}},
+                    {"type": "tool_result", "tool_use_id": "a", "content": [{"type": "text", "text": "sun"}]},
+                ],
+            },
+        ],
+    }
+    shown = {name: list(message_lines(messages, Shortener())) for name, messages in shown.items()}
 
     golden(shown)
     assert max(width(line) for lines in shown.values() for line in lines) < 100
