@@ -336,17 +336,13 @@ def test_a_trajectory_that_changes_is_an_error(tmp_path: Path) -> None:
     assert opened(tmp_path).digest() != digest
 
 
-def test_a_folder_without_trajectories_says_what_it_lacks(tmp_path: Path) -> None:
+def test_a_folder_without_trajectories_says_what_it_lacks_and_an_index_that_is_none_is_named(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").touch()
 
     with pytest.raises(DatasetError, match=r"^jobs: holds no trajectory; it needs a trajectory.json in a folder, or"):
         opened(tmp_path)
-
-
-def test_an_index_that_is_none_is_named(tmp_path: Path) -> None:
     write(tmp_path / "rollout_trials/a/trajectory.json")
     (tmp_path / "index.jsonl").write_text("[]\n")
-
     with pytest.raises(DatasetError, match=r"index.jsonl: is no index of rollouts"):
         opened(tmp_path)
 

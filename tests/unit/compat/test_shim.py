@@ -303,13 +303,11 @@ WORKFLOWS = {
 }
 """The names of workflows and Graders, by module."""
 NAMES = sorted({(module, name) for each in (LOOPS, WORKFLOWS) for module in each for name in each[module].split()})
-FRAMEWORKS = {"openai_agents": "agents", "strands": "strands"}
-"""The packages that modules of integrations need."""
 
 
 @pytest.mark.parametrize(("module", "name"), [*NAMES, ("uvicorn", "run")])
 def test_a_name_can_be_imported(module: str, name: str) -> None:
-    framework = FRAMEWORKS.get(module.rpartition(".")[2])
+    framework = {"openai_agents": "agents", "strands": "strands"}.get(module.rpartition(".")[2])
     if framework is not None:
         pytest.importorskip(framework)
     with SdkShim().active():
@@ -334,8 +332,6 @@ def offered() -> Iterator[tuple[str, str]]:
 
 
 class Loop(base.RolloutAgentLoop):
-    """A loop that answers nothing."""
-
     name = "loop"
 
     def get_tools(self, request: schemas.RolloutRequest) -> list[schemas.OpenAIFunctionToolSchema]:

@@ -43,21 +43,10 @@ def test_sample_is_a_tenth_in_the_order_of_the_file_and_of_one_row_all() -> None
     selected, again, other = (select(1000, RowSelection(), seed) for seed in (3, 3, 1))
     assert list(selected) == sorted(random.Random(3).sample(range(1000), 100))
     assert selected.text == "sample 100 of 1,000 rows (10% by default, seed 3)"
+    assert select(12345, RowSelection(), 0).text == "sample 1,235 of 12,345 rows (10% by default, rounded up)"
     assert selected == again
     assert selected.ranges != other.ranges
     assert select(1, RowSelection(), 0) == select(1, RowSelection(), 3) == Selected(((0, 0),), 1, "all 1")
-
-
-@pytest.mark.parametrize(
-    ("total", "expected"),
-    [
-        (10, "sample 1 of 10 rows (10% by default)"),
-        (11, "sample 2 of 11 rows (10% by default, rounded up)"),
-        (12345, "sample 1,235 of 12,345 rows (10% by default, rounded up)"),
-    ],
-)
-def test_sample_says_why_it_is_one(total: int, expected: str) -> None:
-    assert select(total, RowSelection(), seed=0).text == expected
 
 
 def test_all_ranges_and_an_offset_beyond_the_end_are_reported() -> None:

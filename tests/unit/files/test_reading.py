@@ -38,12 +38,13 @@ def put_socket(path: Path) -> None:
         (lambda path: None, "no such file"),
     ],
 )
-def test_what_is_no_file_is_named(
+def test_what_is_no_file_is_named_and_only_a_missing_one_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], object], expected: str
 ) -> None:
     monkeypatch.chdir(tmp_path)  # the path of a socket must be short
     make(Path("x"))
     assert fault_at(Path("x")) == expected
+    assert raised(FileFault, open_file, Path("x")).missing == (expected == "no such file")
 
 
 def test_a_pipe_is_read_once_and_to_its_end_where_it_is_allowed(tmp_path: Path) -> None:
@@ -71,12 +72,6 @@ def test_a_pipe_that_holds_too_much_is_a_fault_each_time() -> None:
 def test_an_impossible_path_is_a_fault(tmp_path: Path) -> None:
     assert "null" in fault_at(tmp_path / "a\0b")
     assert fault_at(tmp_path / ("a" * 300)) == "cannot be read: File name too long"
-
-
-def test_only_a_missing_file_is_missing(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to("gone")
-    faults = [fault_of(tmp_path / name) for name in ("none", "link", "")]
-    assert [fault.missing for fault in faults if fault] == [True, False, False]
 
 
 def test_a_link_to_a_file_is_read(tmp_path: Path) -> None:

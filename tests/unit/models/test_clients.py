@@ -67,26 +67,23 @@ async def test_a_message_that_is_not_json_is_the_callers_error_and_is_not_sent(c
     assert server.requests == []
 
 
-AMBIENT = {
-    "OPENAI_API_KEY": "sk-ambient",
-    "OPENAI_ADMIN_KEY": "sk-admin-ambient",
-    "OPENAI_ORG_ID": "org-ambient",
-    "OPENAI_PROJECT_ID": "project-ambient",
-    "OPENAI_CUSTOM_HEADERS": "Authorization: Bearer ambient\nX-Gateway: ambient\nContent-Type: text/ambient",
-    "ANTHROPIC_API_KEY": "sk-ambient",
-    "ANTHROPIC_AUTH_TOKEN": "token-ambient",
-    "ANTHROPIC_CUSTOM_HEADERS": "Authorization: Bearer ambient\nX-Api-Key: ambient\nX-Gateway: ambient",
-}
-"""An environment full of credentials that belong to others."""
-
-
 @not_with_litellm("it is given the address of OpenAI alone, to which these belong")
 @pytest.mark.parametrize(("named", "key"), [(None, None), (f" {KEY}\n", KEY)])
 async def test_only_a_named_key_is_sent_and_none_of_the_environment(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str | None, key: str | None
 ) -> None:
+    ambient = {
+        "OPENAI_API_KEY": "sk-ambient",
+        "OPENAI_ADMIN_KEY": "sk-admin-ambient",
+        "OPENAI_ORG_ID": "org-ambient",
+        "OPENAI_PROJECT_ID": "project-ambient",
+        "OPENAI_CUSTOM_HEADERS": "Authorization: Bearer ambient\nX-Gateway: ambient\nContent-Type: text/ambient",
+        "ANTHROPIC_API_KEY": "sk-ambient",
+        "ANTHROPIC_AUTH_TOKEN": "token-ambient",
+        "ANTHROPIC_CUSTOM_HEADERS": "Authorization: Bearer ambient\nX-Api-Key: ambient\nX-Gateway: ambient",
+    }
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password of-netrc-ambient\n", encoding="utf-8")
-    for name, value in {**AMBIENT, "NETRC": str(tmp_path / "netrc")}.items():
+    for name, value in {**ambient, "NETRC": str(tmp_path / "netrc")}.items():
         monkeypatch.setenv(name, value)
     with ChatServer() as server:
         await ask(server, key=named)

@@ -10,16 +10,15 @@ from pytest_osmosis.models.failures import Failures, causes_of
 from tests.server_answers import FAILING, REPLYING, Failing, Replying
 from tests.unit.models.talking import CHAT_CLIENTS, CLIENTS, HAS_LITELLM, failure_of, kind, reply_of
 
-DENIED = {401, 402}
-REFUSED = {403, 404, 407, 410, 412, 451}
-WRONG = {400, 405, 406, 411, 413, 414, 415, 416, 417, 422, 426, 428, 431, 446}
-
 
 def blamed(status: int) -> tuple[str, bool, str]:
     """The boundary of an error with a status, and whether it is retried or systemic."""
-    if status in WRONG:
+    denied = {401, 402}
+    refused = {403, 404, 407, 410, 412, 451}
+    wrong = {400, 405, 406, 411, 413, 414, 415, 416, 417, 422, 426, 428, 431, 446}
+    if status in wrong:
         return "model", False, "no"
-    systemic = "always" if status in DENIED else "until_success" if status in REFUSED else "no"
+    systemic = "always" if status in denied else "until_success" if status in refused else "no"
     return "provider", systemic == "no", systemic
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -18,20 +19,12 @@ LOADED: Event = {"ev": "loaded", "scorers": ["rewards:a", "rewards:b"], "digest"
 RUN = RunId(3, 1)
 
 
-def start(attempt: int = 1, run: RunId = RUN) -> Event:
-    return {"ev": "start", "row": run.row, "run": run.index, "attempt": attempt, "at": "2026-01-01T00:00:00+00:00"}
+def event(kind: str, attempt: int = 1, run: RunId = RUN, **fields: Any) -> Event:
+    return {"ev": kind, "row": run.row, "run": run.index, "attempt": attempt, **fields}
 
 
-def rollout(attempt: int = 1, run: RunId = RUN, **fields: Any) -> Event:
-    return {"ev": "rollout", "row": run.row, "run": run.index, "attempt": attempt, "ms": 12.5, "messages": [], **fields}
-
-
-def score(attempt: int = 1, run: RunId = RUN, **fields: Any) -> Event:
-    return {"ev": "score", "row": run.row, "run": run.index, "attempt": attempt, "ms": 2.0, **fields}
-
-
-def skip(reason: str, run: RunId = RUN) -> Event:
-    return {"ev": "skip", "row": run.row, "run": run.index, "reason": reason}
+start = partial(event, "start", at="2026-01-01T00:00:00+00:00")
+rollout, score = partial(event, "rollout", ms=12.5, messages=[]), partial(event, "score", ms=2.0)
 
 
 def record_of(*events: Event) -> RunRecord:
@@ -113,7 +106,7 @@ def test_a_rollout_with_a_boundary_is_failed_and_a_removed_run_skipped_whatever_
 
 @pytest.mark.parametrize(("starts", "attempt"), [([], 0), ([1], 1), ([1, 2], 2)])
 def test_a_skip_leaves_any_attempt_pending_with_its_reason(starts: list[int], attempt: int) -> None:
-    record = record_of(*map(start, starts), skip("stopped"))
+    record = record_of(*map(start, starts), {"ev": "skip", "row": RUN.row, "run": RUN.index, "reason": "stopped"})
 
     assert (record.status, record.skip_reason, record.attempt) == ("pending", "stopped", attempt)
 

@@ -205,13 +205,15 @@ def test_a_missing_shard_or_a_part_of_one_leaves_a_part_without_verdict(tmp_path
         ([("a", False), ("b", True)], (None, True)),
     ],
 )
-def test_code_is_that_of_a_commit_if_all_shards_ran_it(tmp_path: Path, states: Any, whole: Any) -> None:
-    shards = shards_of(an_eval(), GATED, 2)
+def test_code_is_that_of_a_commit_if_all_shards_ran_it_and_what_they_lost_kept(
+    tmp_path: Path, states: Any, whole: Any
+) -> None:
+    shards = [told(shard, lost_in_flight=n) for n, shard in enumerate(shards_of(an_eval(), GATED, 2), 2)]
     of_code = [told(shard, git_commit=each[0], git_dirty=each[1]) for shard, each in zip(shards, states, strict=True)]
 
     provenance = merged_of(tmp_path, of_code).results.provenance
 
-    assert (provenance["git_commit"], provenance["git_dirty"]) == whole
+    assert (provenance["git_commit"], provenance["git_dirty"], provenance["lost_in_flight"]) == (*whole, 5)
 
 
 def test_too_many_errors_over_all_shards_are_not_measured_and_a_share_is_one_of_all_rows(tmp_path: Path) -> None:
@@ -366,9 +368,3 @@ def test_merged_entries_took_as_long_as_the_longest_shard(tmp_path: Path, took_m
     merged = merge(write(tmp_path, [replace(shard, among=table) for pair in pairs for shard, table in pair]))
 
     assert [each.results.among and each.results.among.duration_ms for each in merged] == [longest_ms] * 2
-
-
-def test_what_shards_lost_is_kept(tmp_path: Path) -> None:
-    shards = [told(shard, lost_in_flight=n) for n, shard in enumerate(shards_of(an_eval(), GATED, 2), 2)]
-
-    assert merged_of(tmp_path, shards).results.provenance["lost_in_flight"] == 5

@@ -161,17 +161,15 @@ def test_an_error_of_a_deciding_function_names_it_and_its_number_does_not_merge_
     assert len(causes_of(numbered, PassRule(names))) == 2
 
 
-@pytest.mark.parametrize("error", [None, "  "])
-def test_a_cause_without_a_message_says_so(error: str | None) -> None:
-    assert [cause.text for cause in causes_of([failed("host", error=error)], RULE)] == ["no message"]
-
-
-def test_a_cause_is_one_short_line() -> None:
+def test_a_cause_is_one_short_line_which_says_if_there_is_no_message() -> None:
     (cause,) = causes_of([failed("agent", error="a\n\x1b[31mb" + "c" * 10_000)], RULE)
 
     assert cause.text.startswith("a \\x1b[31mb")
     assert len(cause.text) < 250
     assert len(cause.short_text) == 80
+    assert [cause.text for cause in causes_of([failed("host", error=error) for error in (None, "  ")], RULE)] == [
+        "no message"
+    ]
 
 
 @pytest.mark.parametrize("remaining_s", [None, 1e-9, 0.3])

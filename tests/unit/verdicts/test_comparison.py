@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -33,9 +34,7 @@ Runs = Sequence[bool | None]
 YES, NO, NONE = [True], [False], [None]
 
 
-def pair(new: Runs, old: Runs) -> Pair:
-    """Return a pair of rows, whose indices do not matter."""
-    return Pair(0, 0, new, old)
+pair = partial(Pair, 0, 0)  # the indices of rows do not matter
 
 
 def pairs(**counts: int) -> list[Pair]:

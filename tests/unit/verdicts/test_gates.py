@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,9 +27,7 @@ from pytest_osmosis.verdicts.pass_rule import (
 )
 from tests.unit.made import BROKE, A, B, failed, finished, pending, removed, rolled
 
-
-def rule(minimum: float) -> GateRule:
-    return GateRule("pass_rate", minimum)
+rule, mean, at = partial(GateRule, "pass_rate"), partial(GateRule, "mean"), partial(GateRule, k=2)
 
 
 def tally(passed: int, not_passed: int, unmeasured: int) -> Runs:
@@ -75,14 +74,6 @@ def test_a_pass_rate_exactly_at_the_minimum_holds(digits: int) -> None:
 
 TORN: Runs = [[1.0, 0.0, None], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
 """pass@2 of the rows: 2/3 or 1, 0, 1; pass^2: 0 or 1/3, 0, 1."""
-
-
-def at(metric: Any, minimum: float) -> GateRule:
-    return GateRule(metric, minimum, k=2)
-
-
-def mean(minimum: float) -> GateRule:
-    return GateRule("mean", minimum)
 
 
 @pytest.mark.parametrize(

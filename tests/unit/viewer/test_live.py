@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -334,6 +335,7 @@ CONVERSATION = b'{"rollout":%b,"scores":[%b]}' % (encode(ROLLOUT), encode(SCORE)
 )
 def test_a_text_that_a_reader_sees_is_found_and_no_key_is(texts: list[str], are_seen: bool) -> None:
     assert {text: is_seen(text, CONVERSATION) for text in texts} == dict.fromkeys(texts, are_seen)
+    assert is_seen("too long", b'{"rollout":{},"scores":[%b]}' % encode(SCORE)), "a run that has only a score"
 
 
 @pytest.mark.parametrize("arguments", ["[" * 100_000, '{"a":' * 100_000, "9" * 5000, "[NaN]"])
@@ -343,10 +345,6 @@ def test_arguments_that_no_parser_takes_are_searched_as_they_are(arguments: str)
     assert is_seen("needle", b'{"rollout":%b,"scores":[]}' % event)
     assert not is_seen("a needle", b'{"rollout":%b,"scores":["a needl e"]}' % event)
     assert is_seen(arguments[:50], b'{"rollout":%b,"scores":[]}' % event)
-
-
-def test_a_run_that_has_only_a_score_is_searched() -> None:
-    assert is_seen("too long", b'{"rollout":{},"scores":[%b]}' % encode(SCORE))
 
 
 AT = "2026-01-01T00:00:00+00:00"
@@ -367,8 +365,7 @@ def of_run(kind: str, row: int, attempt: int = 1, **fields: Any) -> Event:
     return {"ev": kind, "row": row, "run": 0, "attempt": attempt, **fields}
 
 
-def start(row: int, attempt: int = 1) -> Event:
-    return of_run("start", row, attempt, at=AT)
+start = partial(of_run, "start", at=AT)
 
 
 def rollout(row: int, attempt: int = 1, messages: Any = MESSAGES, **fields: Any) -> Event:
