@@ -7,6 +7,7 @@ import json
 import os
 import random
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -234,8 +235,7 @@ def write(path: Path, *steps: dict[str, Any], version: str = "ATIF-v1.6", **memb
     path.write_text(json.dumps(document))
 
 
-def opened(folder: Path) -> Dataset:
-    return open_dataset(folder, display="jobs", recorded=True)
+opened = partial(open_dataset, display="jobs", recorded=True)
 
 
 def problem(dataset: Dataset, row: int = 0) -> str:

@@ -286,7 +286,6 @@ LOOPS = {
     "osmosis_ai.rollout.server": "create_app",
     "osmosis_ai.rollout.tools": TOOLS,
 }
-"""The names of agent loops, by module."""
 CONTEXTS = "AgentWorkflowContext GraderContext SampleSource get_rollout_context"
 TYPES = "AgentWorkflowConfig AgentWorkflowOutput BaseConfig ConcurrencyConfig GraderConfig"
 TYPES += " GraderStatus RolloutErrorCategory RolloutSample RolloutStatus"
@@ -301,7 +300,6 @@ WORKFLOWS = {
     "osmosis_ai.rollout.server": "create_rollout_server",
     "osmosis_ai.rollout.types": f"{TYPES} ExecutionOutcome",
 }
-"""The names of workflows and Graders, by module."""
 NAMES = sorted({(module, name) for each in (LOOPS, WORKFLOWS) for module in each for name in each[module].split()})
 
 
@@ -315,17 +313,13 @@ def test_a_name_can_be_imported(module: str, name: str) -> None:
 
 
 def test_no_other_name_is_offered() -> None:
-    assert sorted(offered()) == NAMES
-
-
-def offered() -> Iterator[tuple[str, str]]:
-    """Yield each module below our `osmosis_ai` with each name that it lists, without importing integrations."""
+    offered: list[tuple[str, str]] = []
     for file in (FOLDER / PACKAGE).rglob("*.py"):
         module = ".".join(file.relative_to(FOLDER).with_suffix("").parts).removesuffix(".__init__")
         assigned = [node for node in ast.parse(file.read_text(encoding="utf-8")).body if isinstance(node, ast.Assign)]
         lists = [node.value for node in assigned if ast.unparse(node.targets[0]) == "__all__"]
-        for node in lists:
-            yield from ((module, name) for name in ast.literal_eval(node))
+        offered += [(module, name) for node in lists for name in ast.literal_eval(node)]
+    assert sorted(offered) == NAMES
 
 
 # -- what agents of Osmosis 0.2 use outside of a rollout --------------------------------------------------

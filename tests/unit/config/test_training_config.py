@@ -12,7 +12,7 @@ from pytest_osmosis.config import Override, is_training_config, load_training_co
 from pytest_osmosis.config.eval_config import NOT_OF_TRAINING, TRAINING_TABLES, training_schema
 from pytest_osmosis.config.tables import ModelTable, Sampling
 from tests.unit.config import test_eval_config as examples
-from tests.unit.config.conftest import Load, Problems, cases_in, check_cases
+from tests.unit.config.conftest import Load, Problems, cases_in, check_cases, load_training
 
 EXPERIMENT = examples.EXPERIMENT + "\n"
 WHOLE = examples.whole(examples.TRAINING)
@@ -20,9 +20,7 @@ for default, value in (("e_length = 8192", "e_length = 4096"), ("450", "45"), ("
     WHOLE = WHOLE.replace(default, value)
 
 
-@pytest.fixture
-def load(load_training: Load) -> Load:
-    return load_training
+load = load_training
 
 
 def test_a_training_config_describes_its_preflight_and_needs_only_the_experiment(load: Load) -> None:

@@ -145,9 +145,6 @@ ROWS: dict[str, tuple[str | dict[str, Any], dict[str, str], list[dict[str, Any]]
     "a template with the prompt": (
         {"user_prompt": "2+2?"}, {"user_prompt": "Q: {{ user_prompt }}"}, [{"role": "user", "content": "Q: 2+2?"}], {},
     ),
-    "a template with the prompt of a CSV": (
-        "user_prompt\n2+2?\n", {"user_prompt": "Q: {{ user_prompt }}"}, [{"role": "user", "content": "Q: 2+2?"}], {},
-    ),
     "metadata in place of a prompt": ({**TASK, "label": 1}, {}, [], {**TASK, "ground_truth": 1}),
     "metadata beside a blank prompt, as JSON text": (
         {"user_prompt": " ", "metadata": '{"task": "a"}', "label": 1}, {}, [], {**TASK, "ground_truth": 1},

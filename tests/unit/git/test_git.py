@@ -1,7 +1,4 @@
-"""Commits by SHA and branch; their worktrees, which harm nothing and end with their process; and the state of git.
-
-Git keeps to its bounds, and runs nothing that the repository names.
-"""
+"""Commits by SHA and branch, their worktrees, and the state of git, which runs nothing that the repository names."""
 
 from __future__ import annotations
 
@@ -223,12 +220,6 @@ def test_a_commit_that_cannot_be_looked_for_is_a_fault(
 NOTHING = GitState(None, None)
 
 
-@pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
-    yield
-    assert not [thread for thread in threading.enumerate() if thread.name == "osmosis-git"]
-
-
 def state_of(folder: Path) -> GitState:
     return GitQuery.begin(folder).state()
 
@@ -238,9 +229,11 @@ def clean(repository: Path) -> GitState:
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Git may take longer on a busy machine than users would wait for it."""
+def patient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Git may take longer on a busy machine than users would wait for it, and no thread is left."""
     monkeypatch.setattr("pytest_osmosis.git.PATIENCE_S", 60.0)
+    yield
+    assert not [thread for thread in threading.enumerate() if thread.name == "osmosis-git"]
 
 
 def test_a_clean_tree_is_the_commit(repository: Path) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
 from pytest_osmosis.errors import ModelError
-from pytest_osmosis.models.base import ChatReply, ChatRequest, Message, Usage
+from pytest_osmosis.models.base import ChatRequest, Message, Usage
 from pytest_osmosis.models.embedded import DIVISION_BY_ZERO, MAX_OPERATIONS, NOTHING_TO_SOLVE, answer, reply_to
 from tests.raised import raised
 
@@ -191,8 +192,7 @@ def test_usage_counts_words_and_an_answer_longer_than_max_tokens_is_cut() -> Non
     assert (whole.content, whole.finish_reason) == ("17 * 23 = 391\n#### 391", "stop")
 
 
-def scripted(request: ChatRequest) -> ChatReply:
-    return reply_to(request, scripted=True)
+scripted = partial(reply_to, scripted=True)
 
 
 def said(script: object, *results: str, tools: list[dict[str, Any]] | None = None, **sampling: Any) -> list[object]:

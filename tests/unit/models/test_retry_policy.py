@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.clocks import LoopClock, ended, settled
 from tests.raised import raised_by
 
 REPLY = ChatReply({"role": "assistant", "content": "42"})
+busy = partial(ModelError, "no room", retryable=True)
 AT_ONCE = RetryPolicy(max_retries=3, first_s=0.0)
 DELAY_S = 2.0**-12
 """Half a policy's first wait: the shortest that its jitter makes of it."""
@@ -64,10 +66,6 @@ async def answered(model: Model, *left_s: float | None, policy: RetryPolicy = AT
 
 async def failure(model: Model, *left_s: float | None, policy: RetryPolicy = AT_ONCE) -> Any:
     return await raised_by(ModelError, answered(model, *left_s, policy=policy))
-
-
-def busy(**fields: Any) -> ModelError:
-    return ModelError("no room", retryable=True, **fields)
 
 
 def failed_at(replica: str) -> ModelError:

@@ -1,7 +1,4 @@
-"""The status of an eval run, from its lock, its journal and its results; its runs in flight; and its ending.
-
-The lock is held between real processes.
-"""
+"""The status of an eval run, from its lock (between real processes), journal and results; its runs in flight."""
 
 from __future__ import annotations
 

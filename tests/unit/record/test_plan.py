@@ -199,11 +199,9 @@ MISSHAPEN: list[tuple[Any, str]] = [
     ({"plan": {**PLAN, "spans": [[0, 1]]}}, "plan.spans[0]: must be a list of length 3, got [0, 1]"),
     ({"plan": {**PLAN, "spans": [[0, 10**14, 1]]}}, "plan: holds 200,000,000,000,000 runs"),
     ({"plan": {**PLAN, "path": "\0"}}, r"plan: path, dataset: must be paths, got the character \x00"),
-    ({"typed": [{"table": "data"}]}, "typed[0]: lacks key"),
     ({"input_salt": "0"}, "input_salt: must be hexadecimal digits, got '0'"),
     ({"shard": {"index": 3, "of": 2}}, "shard: there is no shard 3 of 2"),
     ({"target": {"replicas": [{"provider": 3}]}}, "target.replicas[0].provider: must be text, got 3"),
-    ({"cassette": {"mode": "x", "path": ""}}, "cassette.mode: cannot be 'x'"),
 ]
 """A text, or members of a manifest, and the beginning of what is said about it."""
 

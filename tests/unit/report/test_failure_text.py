@@ -289,7 +289,6 @@ def lines_of_properties() -> dict[str, Iterable[str]]:
         "a run": properties([finished({A: 0.25})], ONE, 0.5),
         "a run that broke": properties([failed("provider")]),
         "a run that never ran": properties([pending()]),
-        "a run that was taken out": properties([removed()]),
         "a run that one of two functions decides": properties(both[:1], PassRule((A, B), decide=A)),
         "a run that two functions decide": properties(both[:1], PassRule((A, B))),
         "a row that one of two functions decides": properties(both, PassRule((A, B), decide=A)),
@@ -298,7 +297,6 @@ def lines_of_properties() -> dict[str, Iterable[str]]:
         "a row that was taken out": properties([removed(), removed(run=1)]),
         "a row with a run that never ran": properties([finished({A: 1.0}), pending(run=1)]),
         "a row that broke": properties([finished({A: 1.0}), failed("provider", run=1), pending(run=2)]),
-        "a row that broke and failed": properties([failed("provider"), finished({A: 0.0}, run=1)]),
     }
 
 

@@ -1,7 +1,4 @@
-"""The table of several evals, whose cells are true and fit the terminal; the live line; Markdown; and styled text.
-
-Text is plain to whatever reads it: only its own styles become colours.
-"""
+"""The table of several evals, true in each cell and no wider than the terminal; the live line; Markdown; styles."""
 
 from __future__ import annotations
 

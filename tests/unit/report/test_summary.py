@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,10 +99,7 @@ def since_last_run(better: int, worse: int, p: float, changed: int) -> LastRun:
     return against_last_run(replace(compare(rows), paired=paired), "x-1", STARTED_AT)
 
 
-def one(**fields: Any) -> Results:
-    return replace(results_of([finished({A: 1.0})]), **fields)
-
-
+one = partial(replace, results_of([finished({A: 1.0})]))
 ONE, OTHER = finished({A: 1.0}, 0), finished({A: 1.0}, 1)
 MIXED, NEVER = [finished({A: 0.0}, 0), OTHER], [pending(2), pending(3)]
 UNCOUNTED = [of_baseline(finished({A: 1.0}, row, usage=None)) for row in range(2)]
@@ -155,15 +153,11 @@ def evals() -> dict[str, Results]:
         "waits that mattered": one(throttling=Throttling(2, 3.25, 4, 32, HELD)),
         "recorded": one(cassette=cassette("record")),
         "recorded but for some": replace(twenty, cassette=cassette("record", provider=2, timeout=1)),
-        "recorded but for one": replace(twenty, cassette=cassette("record", provider=1)),
         "from the cassette and recorded": one(cassette=cassette("new", 40, 0.02)),
         "all from the cassette": one(cassette=cassette("new", 52, 0.02)),
         "from the cassette at an unknown cost": one(cassette=cassette("new", 40)),
         "replayed": one(cassette=cassette("replay", 52, 0.02)),
         "stored scores": one(**rescored(kept={A: 999})),
-        "stored scores of two functions": replace(
-            results_of([finished({A: 1.0, B: 1.0})], scorers=(A, B)), **rescored(kept={A: 1, B: 40})
-        ),
         "rows that changed by rescoring": one(
             **rescored(Matched([WORSE, BETTER, Pair(2, 2, [True, False], [True, True])]))
         ),
@@ -351,7 +345,6 @@ def last_lines() -> dict[str, Iterable[str]]:
         "interrupted within some": stopped("interrupt", "interrupted", BEGUN),
         "interrupted at the end": stopped("interrupt", "interrupted", []),
         "too many errors": stopped("max_errors", ERRORS, never(2)),
-        "too many errors at the end": stopped("max_errors", ERRORS, []),
         "maxfail": stopped("maxfail", "stopped by x.toml::x[row0-run0] (--maxfail=1)", never(1)),
         "runs that never ran": verdict_lines(
             results_of([finished({A: 1.0}), *never(2, "its host was lost"), pending(50)])
@@ -383,7 +376,6 @@ def last_lines() -> dict[str, Iterable[str]]:
         "no worst rows of a gate that was not measured": gated([failed("provider")], PASS_RATE),
         "a cause of the provider": cause_told(36, 40, "the server answered 502 Bad Gateway (5 tries)", "provider"),
         "a cause of the agent": cause_told(36, 40, "KeyError: 'x'", "agent"),
-        "a cause of the time": cause_told(36, 40, "KeyError: 'x'", "timeout"),
         "a rejected request of many": cause_told(36, 120),
         "a rejected request of more than 5 percent": cause_told(6, 119),
         "a rejected request of the only run": cause_told(1, 1),

@@ -6,6 +6,7 @@ import copy
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -307,8 +308,7 @@ def test_differing_settings_are_named(stored: Stored) -> None:
     )
 
 
-def summary(**members: Any) -> dict[str, Any]:
-    return {**WHOLE["summary"], **members}
+summary: Any = partial(dict, WHOLE["summary"])
 
 
 @pytest.mark.parametrize(

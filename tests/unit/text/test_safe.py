@@ -1,7 +1,4 @@
-"""Untrusted text holds nothing that a terminal, XML or a runner of CI would obey; objects, errors and chats in words.
-
-The answer in a conversation, and where the rollout begins, are found in messages of any agent framework.
-"""
+"""Untrusted text holds nothing that anyone would obey; objects, errors and chats of any framework, in words."""
 
 from __future__ import annotations
 

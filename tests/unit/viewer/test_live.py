@@ -142,17 +142,6 @@ def test_a_search_goes_on_where_the_last_request_ended(tmp_path: Path, monkeypat
     assert all(conversations[at]["rollout"]["row"] == page["rows"]["index"][page["runs"]["row"][at]] for at in range(8))
 
 
-def test_pages_on_several_eval_runs(tmp_path: Path) -> None:
-    write_run(tmp_path, RUN)
-    write_run(tmp_path, SyntheticRun("support-2", rows=4, n=2, seed=1, share=0.1))
-    dashboard = Dashboard(tmp_path)
-    compared = json.loads(dashboard.comparison(RUN.name, "support-2"))
-    assert (compared["a"]["name"], compared["b"]["name"], len(compared["rows"])) == (RUN.name, "support-2", 4)
-    assert all(row["prompt"] for row in compared["rows"])
-    points = json.loads(dashboard.history("support"))["models"][0]["points"]
-    assert {point["row"]["name"] for point in points} == {RUN.name, "support-2"}
-
-
 @pytest.mark.parametrize("name", ["..", "../support-live", "", ".", "/etc", "support-liv", "SUPPORT-LIVE"])
 def test_only_a_name_in_the_folder_is_an_eval_run(tmp_path: Path, name: str) -> None:
     write_run(tmp_path, RUN)

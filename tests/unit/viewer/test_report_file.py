@@ -1,7 +1,4 @@
-"""Reports and the dashboard: every conversation, for their owner only, and nothing that a page would obey.
-
-`hostile/test_dashboard.py` sends some of the requests of the table.
-"""
+"""Reports and the dashboard: every conversation, for their owner only, and nothing that a page would obey."""
 
 from __future__ import annotations
 

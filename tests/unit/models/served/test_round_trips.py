@@ -1,8 +1,4 @@
-"""Round trips between our clients' side of the APIs and the server's, and real clients.
-
-What one side writes the other reads: requests both ways, whole replies, and streams as the official clients put them
-together again.
-"""
+"""Round trips between our side of the APIs, the served one, and the official clients: requests, replies, streams."""
 
 from __future__ import annotations
 
