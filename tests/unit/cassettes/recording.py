@@ -49,8 +49,6 @@ class Call:
 
 
 class Asked:
-    """A request in flight."""
-
     def __init__(self, call: Call, request: AskedRequest) -> None:
         self.body = request.body
         self._call = call

@@ -245,10 +245,14 @@ def test_digests_follow_from_what_is_stored(tmp_path: Path) -> None:
     assert check_cassette(write_cassette(tmp_path / "c.jsonl", write_log(tmp_path / "log", call), RUNS)) == {RUNS[0]: 5}
 
 
-def test_an_exchange_that_is_there_twice_is_refused(cassette: Path) -> None:
+def test_an_exchange_that_is_there_twice_is_refused_and_many_problems_are_counted(cassette: Path) -> None:
     lines = cassette.read_text().splitlines()
     cassette.write_text("\n".join([*lines, lines[1]]) + "\n")
     assert problems(cassette) == ["c.jsonl:6: row0-run0, rollout, turn 1 is there twice, first on line 2"]
+    with cassette.open("a") as file:
+        file.write("broken\n" * 50)
+    told = problems(cassette)
+    assert (len(told), told[-1]) == (21, "c.jsonl: 31 further problems")
 
 
 @pytest.mark.parametrize("key", [KEY, "AKIA" + "Z2" * 8, "ghp_" + "a1" * 18, "-----BEGIN RSA PRIVATE KEY-----\nabc"])
@@ -264,14 +268,6 @@ def test_a_key_is_cleaned_from_what_hosts_report() -> None:
         "content": "the key is [looks like a key]",
         "[looks like a key]": ["[looks like a key]"],
     }
-
-
-def test_many_problems_are_counted(cassette: Path) -> None:
-    with cassette.open("a") as file:
-        file.write("broken\n" * 50)
-    told = problems(cassette)
-    assert len(told) == 21
-    assert told[-1] == "c.jsonl: 30 further problems"
 
 
 def test_the_order_in_which_runs_end_does_not_change_a_cassette(tmp_path: Path) -> None:

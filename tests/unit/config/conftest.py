@@ -119,9 +119,7 @@ def load_table(load: Load) -> Load:
 @pytest.fixture
 def problems(load: Load) -> Problems:
     """Return the problems with a text. Each begins with the number of its line."""
-    return lambda *given: [
-        re.sub(r"^configs/\w+/x\.toml:", "", each) for each in problems_of(ConfigError, load, *given)
-    ]
+    return lambda *given: [re.sub(r"^configs/\w+/x.toml:", "", each) for each in problems_of(ConfigError, load, *given)]
 
 
 @pytest.fixture

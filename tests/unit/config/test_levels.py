@@ -51,17 +51,14 @@ def test_the_highest_level_that_sets_a_key_wins_and_is_listed(load_table: Load, 
 def test_pyproject_can_set_tables_and_options_and_other_tools_are_ignored(load_table: Load, project: Project) -> None:
     project(
         '[tool.other]\nx = 1\n[tool.pytest-osmosis]\nmax_turns = 3\neval_fn = ["a:b"]\n'
-        '[tool.pytest-osmosis.model]\nbase_url = "http://localhost:1/v1"\n[tool.pytest-osmosis.eval.y]\nn = 0\n'
+        '[tool.pytest-osmosis.model]\nbase_url = "http://host/v1"\n[tool.pytest-osmosis.eval.y]\nn = 0\n'
     )
 
     config = load_table("experiment", "")
 
-    assert (config.agent.max_turns, config.model.base_url) == (3, "http://localhost:1/v1")
+    assert (config.agent.max_turns, config.model.base_url) == (3, "http://host/v1")
     assert config.scoring.eval_fns == ("rewards:exact", "rewards:close")
-    assert config.preset == (
-        "max_turns = 3 (pyproject.toml:4)",
-        'base_url = "http://localhost:1/v1" (pyproject.toml:7)',
-    )
+    assert config.preset == ("max_turns = 3 (pyproject.toml:4)", 'base_url = "http://host/v1" (pyproject.toml:7)')
 
 
 @pytest.mark.parametrize(

@@ -30,10 +30,6 @@ def put(workspace: Path, *files: str) -> None:
         path.mkdir() if file.endswith("/") else path.write_text('{"user_prompt": "2+2?"}\n')
 
 
-def problem(workspace: Path, name: str) -> str:
-    return str(raised(DatasetError, locate, workspace, name))
-
-
 @pytest.mark.parametrize(
     ("wanted", "other", "name"),
     [
@@ -77,7 +73,7 @@ def test_a_dataset_that_is_not_found_is_reported_with_those_that_are_there(
     workspace: Path, files: list[str], expected: str
 ) -> None:
     put(workspace, *files)
-    found, said = problem(workspace, "sums"), expected.format(workspace=workspace)
+    found, said = str(raised(DatasetError, locate, workspace, "sums")), expected.format(workspace=workspace)
     assert found.endswith(said.removeprefix("...")) if said.startswith("...") else found == said
 
 
@@ -99,7 +95,7 @@ def test_file_outside_the_workspace_is_rejected(workspace: Path, value: str, whe
         f"{where}: lies outside the workspace {workspace} (symlinks resolved); "
         f"copy it in, or use --osmosis-dataset={shown(workspace / where)}"
     )
-    assert problem(workspace, value) == expected
+    assert str(raised(DatasetError, locate, workspace, value)) == expected
 
 
 def test_what_is_no_file_is_named_and_a_workspace_may_be_a_symlink(workspace: Path) -> None:

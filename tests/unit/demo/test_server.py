@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
+from functools import partial
 from typing import Any
 
 import pytest
@@ -24,8 +25,7 @@ MESSAGES = "/v1/messages"
 QUESTION: list[dict[str, Any]] = [{"role": "user", "content": "What is 17 * 23?"}]
 
 
-def body(**fields: Any) -> dict[str, Any]:
-    return {"model": "demo/arithmetic", "messages": QUESTION, "max_tokens": 99, **fields}
+body: Any = partial(dict, {"model": "demo/arithmetic", "messages": QUESTION, "max_tokens": 99})
 
 
 def served(**settings: Any) -> TestClient[Any, Any]:

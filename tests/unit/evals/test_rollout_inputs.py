@@ -119,17 +119,6 @@ def test_ground_truths_may_change_and_further_rows_be_selected(
     assert changes(run, workspace) == []
 
 
-def test_the_manifest_says_what_ran(run: StoredEvalRun) -> None:
-    manifest = stored(run.directory).manifest
-
-    assert manifest.dataset_sha256 is not None
-    assert manifest.timeouts == {"agent_workflow_timeout_s": 450, "grader_timeout_s": 150, "timeout_s": 120}
-    assert manifest.versions.keys() == {"python", "pytest-osmosis", "openai", "anthropic", "aiohttp", "litellm"}
-    code: Any = manifest.code
-    assert (code["rollouts"], {*code["rewards"]}) == (None, {"rewards:score"})  # the chat is built in
-    assert manifest.git == {"git_commit": None, "git_dirty": None}  # no session asked git
-
-
 def test_changed_code_is_refused_with_the_names_of_its_files(workspace: Workspace) -> None:
     workspace.write("agents/short.py", AGENT)
     workspace.config.write_text(f'{CONFIG}\n[agent]\nagent = "agents.short:rollout"\n', encoding="utf-8")

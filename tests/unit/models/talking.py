@@ -44,9 +44,7 @@ def key_of(headers: Mapping[str, str]) -> str | None:
 
 
 @asynccontextmanager
-async def created(
-    target: ModelTarget, environ: Mapping[str, str] | None = None, max_in_flight: int = 4
-) -> AsyncIterator[Model]:
+async def created(target: ModelTarget, environ: Any = None, max_in_flight: int = 4) -> AsyncIterator[Model]:
     """The model of a target, closed in the end."""
     model = create(target, environ or {}, max_in_flight)
     try:

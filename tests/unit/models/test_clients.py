@@ -167,10 +167,7 @@ async def test_only_authorities_in_ssl_cert_file_are_trusted(tmp_path: Path, mon
 
 @pytest.mark.parametrize(
     ("n", "most"),
-    [
-        (120, 120),
-        pytest.param(8, 2, marks=not_with_litellm("its pools are its own; hosts bound the requests in flight")),
-    ],
+    [(120, 120), pytest.param(8, 2, marks=not_with_litellm("its pools are its own; hosts bound what is in flight"))],
 )
 async def test_as_many_requests_as_may_be_in_flight_are_and_others_wait_their_turn(n: int, most: int) -> None:
     with ChatServer(servers.held(servers.reply("42"))) as server:
@@ -469,9 +466,7 @@ async def test_a_connection_that_is_cut_is_retryable_and_not_systemic(behaviour:
     assert (error.__suppress_context__, error.__cause__) == (True, None), "it chains no error of the client's own"
 
 
-@pytest.mark.parametrize(
-    ("key", "value"), [("sk-key-with-\N{SNOWMAN}", "a"), (None, "a\nb"), (None, "a\x00b")], ids=ascii
-)
+@pytest.mark.parametrize(("key", "value"), [("sk-key-\N{SNOWMAN}", "a"), (None, "a\nb"), (None, "a\x00b")], ids=ascii)
 async def test_a_header_that_cannot_be_sent_is_no_broken_connection_and_not_shown(key: str | None, value: str) -> None:
     """It comes from the environment, or from the state of a rollout, and would be the same in the next try."""
     with ChatServer() as server:

@@ -19,11 +19,6 @@ def user(text: str) -> list[Message]:
     return [{"role": "user", "content": text}]
 
 
-def solution(text: str) -> str:
-    """The number after the last line's ####."""
-    return answer(user(text)).content.rpartition("#### ")[2]
-
-
 def tool(name: str, **types: str) -> dict[str, Any]:
     properties = {parameter: {"type": kind} for parameter, kind in types.items()}
     parameters = {"type": "object", "properties": properties, "required": list(types)}
@@ -34,9 +29,7 @@ MULTIPLY = tool("multiply", a="number", b="number")
 ADD = tool("add", x="number", y="number")
 
 
-def converse(
-    text: str, tools: list[dict[str, Any]], results: list[str], *, accuracy: float = 1.0, key: str = ""
-) -> tuple[list[tuple[str, dict[str, Any]]], str]:
+def converse(text: str, tools: Any, results: list[str], *, accuracy: float = 1.0, key: str = "") -> tuple[Any, str]:
     """The calls that the model makes when it is given these results in turn, and its final text."""
     messages, calls = user(text), []
     for result in [*results, None]:
@@ -79,7 +72,7 @@ def test_the_last_expression_of_the_user_is_solved_and_without_one_the_answer_is
         "9" * 5000 + " * 2",
     ]
     assert answer(user("What is 17 * 23?")).content == "17 * 23 = 391\n#### 391"
-    assert {text: solution(text) for text in solved} == solved
+    assert {text: answer(user(text)).content.rpartition("#### ")[2] for text in solved} == solved
     assert {answer(user(text), [MULTIPLY]).content for text in unsolvable} == {NOTHING_TO_SOLVE}
     assert answer(user("5 / 0 - 3"), [MULTIPLY]).content == DIVISION_BY_ZERO
     assert answer([{"role": "system", "content": "17 * 23"}]).content == NOTHING_TO_SOLVE

@@ -160,9 +160,7 @@ async def untokenized(exchange: Exchange) -> web.StreamResponse:
         pytest.param(untokenized, ANSWERS, id="a server without that address"),
         pytest.param(TokenServer("length"), ANSWERS, id="an answer that was cut off"),
         pytest.param(TokenServer(ids=False), ANSWERS, id="a server without ids"),
-        pytest.param(
-            TokenServer(), ANSWERS[:1] * 2 + ({"role": "assistant", "content": "x"},), id="an answer as prompt"
-        ),
+        pytest.param(TokenServer(), ANSWERS[:1] * 2 + ({"role": "assistant", "content": "x"},), id="an answer last"),
         pytest.param(
             TokenServer(), ({"role": "user", "content": [{"type": "image_url", "image_url": {}}]},), id="a picture"
         ),

@@ -280,9 +280,7 @@ REGISTRY = Registry("configs/endpoints.toml", {"qwen": (A, B), "claude": (CLAUDE
 
 
 def registered(name: str, *, environ: Mapping[str, str] | None = None, env: bool = False, **table: Any) -> ModelTarget:
-    return resolve_model(
-        name, ModelTable(**table), environ or {}, where="x.toml", registry=REGISTRY, of_environment=env
-    )
+    return resolve_model(name, ModelTable(**table), environ or {}, where="x", registry=REGISTRY, of_environment=env)
 
 
 def problem_of_registry(name: str, registry: Registry | None = REGISTRY, **table: Any) -> str:

@@ -142,9 +142,7 @@ def test_results_that_were_formatted_anew_say_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("note", "rows", "status"), [(0, 3000, "stopped"), (3000, 0, "failed")])
-def test_only_the_head_of_large_results_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: int, rows: int, status: str
-) -> None:
+def test_only_the_head_of_results_is_read(tmp_path: Path, monkeypatch: Any, note: int, rows: int, status: str) -> None:
     monkeypatch.setattr(lifecycle, "MOST_HEAD_CHARS", 2000)
     directory = written(tmp_path, FIRST, {"note": "x" * note, **results(6, "stopped", "maxfail", "2 failures")})
     whole = {**json.loads(directory.results.read_text()), "rows": ["x" * 100] * (rows // 100)}

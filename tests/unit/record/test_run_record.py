@@ -24,6 +24,7 @@ def event(kind: str, attempt: int = 1, run: RunId = RUN, **fields: Any) -> Event
 
 
 start = partial(event, "start", at="2026-01-01T00:00:00+00:00")
+handed_out: Any = partial(dict, ev="handed_out")
 rollout, score = partial(event, "rollout", ms=12.5, messages=[]), partial(event, "score", ms=2.0)
 
 
@@ -135,19 +136,15 @@ def test_nothing_is_scored_before_the_scorers_are_known_and_other_events_belong_
     assert (ledger.records, ledger.scorers) == ({}, ("rewards:a", "rewards:b"))
 
 
-def handed_out(n: int) -> Event:
-    return {"ev": "handed_out", "n": n}
-
-
 def test_lost_are_the_rollouts_that_began_or_may_have_begun_and_did_not_end() -> None:
     one, two, three = (RunId(row, 0) for row in range(3))
-    killed = [handed_out(3), start(1, one), start(1, two), rollout(1, one)]
+    killed = [handed_out(n=3), start(1, one), start(1, two), rollout(1, one)]
     assert fold(killed).most_lost == 2, "one had begun, and another was handed out"
     again = [*killed, {"ev": "began"}]
     assert fold(again).most_lost == 2
-    repeated = [*again, handed_out(2), start(2, two), start(1, three), rollout(2, two), rollout(1, three)]
+    repeated = [*again, handed_out(n=2), start(2, two), start(1, three), rollout(2, two), rollout(1, three)]
     assert fold(repeated).most_lost == 2, "the end of another attempt is no end of the first"
-    host_died = [*repeated, handed_out(1), start(3, two), handed_out(0), start(4, two), rollout(4, two)]
+    host_died = [*repeated, handed_out(n=1), start(3, two), handed_out(n=0), start(4, two), rollout(4, two)]
     assert fold(host_died).most_lost == 3
     assert fold([rollout(1, one), rollout(1, one)]).most_lost == 0, "it was never handed out: its row cannot be read"
 
@@ -228,10 +225,6 @@ SESSION = (BEGAN, loads(), rows("w"), start(), rollout(**OF_ROLLOUT), score(**BO
 ONLY_A: Event = {"ev": "loaded", "scorers": ["rewards:a"], "digests": {"rewards:a": "1"}}
 
 
-def test_a_session_that_goes_on_keeps_the_scores_of_unchanged_code_and_rows() -> None:
-    assert fold([*SESSION, BEGAN, loads(), rows("w")]).records[RUN] == fold(SESSION).records[RUN]
-
-
 @pytest.mark.parametrize(
     ("code", "whole", "status", "scores"),
     [
@@ -274,6 +267,8 @@ def test_each_session_counts_at_once_and_only_its_own_attempts_were_repeated_aft
 
     assert (record.attempt, dict(record.scores), record.repeated) == (2, {"rewards:a": 0.0}, False)
     assert fold([*later, start(3), rollout(3)]).records[RUN].repeated is True
+    unchanged = fold([*SESSION, BEGAN, loads(), rows("w")]).records[RUN]
+    assert unchanged == fold(SESSION).records[RUN], "the scores of unchanged code and rows are kept"
 
 
 @given(st.text(st.characters()), st.lists(st.just({"function": {"name": "f"}}), max_size=1))

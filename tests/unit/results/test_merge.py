@@ -181,9 +181,7 @@ def test_a_missing_shard_or_a_part_of_one_leaves_a_part_without_verdict(tmp_path
     merged = merged_of(tmp_path, [one, three])
 
     assert (merged.status, list(merged.missing), merged.results.partial) == (9, [2], True)
-    assert [(verdict.state, verdict.text) for verdict in merged.results.verdicts] == [
-        ("partial", "shard 2 of 3 is missing")
-    ]
+    assert [(each.state, each.text) for each in merged.results.verdicts] == [("partial", "shard 2 of 3 is missing")]
 
     first, second = shards_of(an_eval(), GATED, 2)
     missing = "only 1 of 3 runs of shard 2 of 2 selected"

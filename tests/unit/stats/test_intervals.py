@@ -173,11 +173,6 @@ def test_means_of_scores_and_of_changes_of_which_few_differ_have_an_honest_inter
     assert coverage.difference_coverage(20, 20, coverage.CHANGES[-1], times=80, seed=0) >= 0.92  # Student's t: 69%
 
 
-def test_an_interval_that_ends_at_0_contains_it() -> None:
-    for interval in (intervals.Interval(-1.0, 0.0, "m", 0.95), intervals.Interval(0.0, 1.0, "m", 0.95)):
-        assert intervals.agreeing(interval, 0.5, lambda: 0.1, "t") is interval
-
-
 def beta(passed: int, failed: int, x: Fraction) -> float:
     """The distribution of the order statistic: at least `passed` of n uniform variables lie below x."""
     n, part, whole = passed + failed - 1, x.numerator, x.denominator

@@ -248,14 +248,10 @@ def test_a_request_with_everything_reaches_a_model_with_either_api() -> None:
 # -- replies ----------------------------------------------------------------------------------------------
 
 
-def body_of(shape: ApiShape, reply: ChatReply) -> str:
-    return json.dumps(shape.write_reply(reply, LABEL))
-
-
 @given(replies())
 def test_completions_and_messages_read_the_reply_that_is_written(reply: ChatReply) -> None:
-    assert completions.read_reply(200, body_of(completions, reply), OTHER, FAILURES) == reply
-    read = messages.read_reply(200, body_of(messages, reply), ANTHROPIC, FAILURES)
+    assert completions.read_reply(200, json.dumps(completions.write_reply(reply, LABEL)), OTHER, FAILURES) == reply
+    read = messages.read_reply(200, json.dumps(messages.write_reply(reply, LABEL)), ANTHROPIC, FAILURES)
     blocks = read.message.pop("content_blocks", [])
     assert [block["type"] for block in blocks][:1] == (["thinking"] if "reasoning_content" in reply.message else [])
     assert comparable(read.message) == comparable(reply.message)

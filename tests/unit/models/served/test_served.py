@@ -66,10 +66,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"max_tokens": None}, "max_tokens: field required"),
         ({"system": 5}, OTHER),
         ({"tool_choice": "auto"}, OTHER),
-        (
-            {"tool_choice": {"type": "some"}},
-            'tool_choice must have a type: "auto", "any", "tool" or "none", got \'some\'',
-        ),
+        ({"tool_choice": {"type": "some"}}, 'tool_choice must have a type: "auto", "any", "tool" or "none"'),
         ({"messages": [{"role": "user"}]}, OTHER),
         ({"messages": user({"text": "no type"})}, "content that is not a list of objects"),
         ({"messages": user({"type": "text"})}, "text = null"),
