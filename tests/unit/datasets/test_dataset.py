@@ -151,9 +151,7 @@ ROWS: dict[str, tuple[str | dict[str, Any], dict[str, str], list[dict[str, Any]]
     ),
     "metadata in a CSV": ('metadata,label\n"{""task"": ""a""}",1\n', {}, [], {**TASK, "ground_truth": "1"}),
     "metadata beside a system prompt alone": ({**TASK, "system_prompt": "Be brief."}, {}, [SYSTEM], TASK),
-    "anything as metadata beside a prompt": (
-        {"user_prompt": "2+2?", "metadata": "easy"}, {}, [ASKED], {"metadata": "easy"},
-    ),
+    "any metadata beside a prompt": ({"user_prompt": "2+2?", "metadata": "easy"}, {}, [ASKED], {"metadata": "easy"}),
 }  # fmt: skip
 """A row, mapped columns, and what becomes of it: its messages, and all columns but those of the prompt."""
 

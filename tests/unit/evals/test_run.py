@@ -127,8 +127,11 @@ def test_a_run_directory_holds_manifest_journal_and_results(workspace: Workspace
     assert run.directory.name.startswith("x-2")
     assert (workspace.root / ".osmosis/.gitignore").read_text(encoding="utf-8") == "*\n"
     assert {path.name for path in run.directory.path.iterdir()} == {"manifest.json", "journal.jsonl", "results.json"}
-    versions = find_run.stored(run.directory).manifest.versions.keys()
-    assert versions == {"python", "pytest-osmosis", "openai", "anthropic", "aiohttp", "litellm"}
+    manifest: Any = find_run.stored(run.directory).manifest
+    assert manifest.versions.keys() == {"python", "pytest-osmosis", "openai", "anthropic", "aiohttp", "litellm"}
+    assert manifest.timeouts == {"agent_workflow_timeout_s": 450, "grader_timeout_s": 150, "timeout_s": 120}
+    assert (manifest.code["rollouts"], {*manifest.code["rewards"]}) == (None, {"rewards:score"})
+    assert manifest.dataset_sha256 == run.prepared.dataset.digest()
     assert fold(replay(run.directory.journal)) == run.engine.ledger
     published = read(run.directory.results)
     scores = [row["runs"][0]["scores"] for row in published["rows"]]

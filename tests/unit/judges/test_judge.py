@@ -187,6 +187,14 @@ def test_the_demo_judge_compares_with_the_ground_truth(submission: Submission, s
     assert judgement.reason.startswith("The demo judge compares numbers: ")
 
 
+def test_an_inaccurate_demo_judge_votes_both_ways() -> None:
+    judge = Judge(RUBRIC, votes=20, sampling={"accuracy": 0.5})
+    judgement = judged(asked_demo, judge)
+
+    assert 0 < judgement.score < 1
+    assert judgement == judged(asked_demo, judge)
+
+
 @pytest.mark.parametrize(
     ("model", "takes"),
     [

@@ -49,9 +49,6 @@ def not_with_litellm(reason: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(HAS_LITELLM, reason=f"LiteLLM: {reason}")
 
 
-# -- what is sent --------------------------------------------------------------------------------------------
-
-
 @not_with_litellm("it writes UTF-8, and says that it cannot")
 async def test_a_lone_surrogate_can_be_sent_and_read() -> None:
     lone = [{"role": "user", "content": "a\ud800b"}]
@@ -180,9 +177,6 @@ async def test_as_many_requests_as_may_be_in_flight_are_and_others_wait_their_tu
     assert (len(server.requests), server.max_in_flight) == (n, most)
 
 
-# -- what is read --------------------------------------------------------------------------------------------
-
-
 async def test_a_tool_round_has_the_shape_of_chat_completions_and_is_answered() -> None:
     with ChatServer(servers.tool_call("multiply", {"a": 17, "b": 23}), servers.reply("391")) as server:
         async with model_at(server.base_url) as model:
@@ -234,9 +228,6 @@ async def test_a_reason_and_a_model_are_any_name_and_else_unknown(value: object,
     message["stop_reason"] = value
     reply = await reply_of(servers.by_api(chat, message))
     assert (reply.content, reply.finish_reason, reply.model) == ("42", read, read)
-
-
-# -- failures ------------------------------------------------------------------------------------------------
 
 
 def nested(depth: int, opened: str, closed: str) -> Behaviour:
@@ -426,9 +417,6 @@ async def test_a_key_that_the_server_quotes_is_redacted_unless_it_is_short() -> 
     assert str(short).endswith(": a bad cat")
 
 
-# -- headers -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("n", "size"), [(1, 20_000), (1, 100_000), (300, 1)])
 async def test_an_answer_with_large_headers_is_an_answer(n: int, size: int) -> None:
     headers: dict[str, Any] = {f"x-{number}": "t" * size for number in range(n)}
@@ -436,9 +424,6 @@ async def test_an_answer_with_large_headers_is_an_answer(n: int, size: int) -> N
     assert (await reply_of(servers.by_api(chat, message, **headers))).content == "42"
     refused = await failure_of(servers.status(429, retry_after="3", **headers))
     assert (kind(refused), refused.retry_after_s) == (("provider", True, "no", 429), 3)
-
-
-# -- connections ---------------------------------------------------------------------------------------------
 
 
 async def test_a_server_that_is_not_there_or_has_no_tls_is_unreachable_and_named(unused_port: int) -> None:

@@ -48,6 +48,7 @@ def test_the_last_expression_of_the_user_is_solved_and_without_one_the_answer_is
         "17x23": "391",
         "17 \N{MULTIPLICATION SIGN} 23 = ?": "391",
         "9 \N{MINUS SIGN} 12": "-3",
+        "9-12": "-3",
         "-5 + 3": "-2",
         "84 \N{DIVISION SIGN} 7 / 2": "6",
         "3 - -4": "7",

@@ -76,14 +76,10 @@ NOBODY: dict[str, tuple[list[dict[str, Any]], dict[str, Any] | None, str, str | 
     "killed": (FIRST, None, "failed", KILLED),
     "killed before it began": ([], None, "failed", "its process was killed, or its machine failed"),
     "killed when it was resumed": ([*FIRST, STOPPED, began(7), *SESSION], INTERRUPTED, "failed", KILLED),
-    "finished when it was resumed": (
-        [*FIRST, STOPPED, began(7), *SESSION, ended(8)], results(6, "stopped"), "finished", None,
-    ),
+    "finished when resumed": ([*FIRST, STOPPED, began(7), *SESSION, ended(8)], results(6, "stopped"), "finished", None),
     "killed while it was rescored": ([*FIRST, STOPPED, LOADED, ROWS, SCORE], None, "stopped", "interrupted"),
     "rescored": ([*FIRST, STOPPED, LOADED, SCORE, RESCORED], None, "stopped", "interrupted"),
-    "killed, then rescored": (
-        [*FIRST, LOADED, SCORE, RESCORED], results(9, "failed", "killed", KILLED), "failed", KILLED,
-    ),
+    "killed, rescored": ([*FIRST, LOADED, SCORE, RESCORED], results(9, "failed", "killed", KILLED), "failed", KILLED),
     "full disk": (FIRST, results(9, "failed", "journal", "No space"), "failed", "No space"),
 }  # fmt: skip
 WERE_KILLED = {"killed", "killed before it began", "killed when it was resumed"}

@@ -40,6 +40,8 @@ def test_a_run_is_pending_until_every_scorer_has_answered_and_its_parts_add_up()
     assert [record.status for record in records] == ["pending", "pending", "pending", "finished"]
     assert dict(records[-1].scores) == {"rewards:a": 1.0, "rewards:b": 0.5}
     assert (records[-1].duration_ms, records[-1].scoring_ms) == (12.5, 5.0)
+    both = fold([LOADED, *events, {**start(), "model_tag": "baseline"}]).records
+    assert [each.status for each in both.values()] == ["finished", "pending"], "runs of a baseline have their own"
 
 
 def test_scores_that_were_imported_stay_whatever_code_scores_now() -> None:

@@ -227,6 +227,16 @@ def test_each_entry_is_compared_with_the_first_row_by_row_and_p_is_corrected_tog
     assert [found.meaning for found in table_of({"b": BETTER, "a": FIRST}).differences] == ["worse"]
 
 
+def test_figures_are_those_of_each_entry() -> None:
+    several = results_of([finished({A: 1.0, B: 0.5}, row) for row in range(3)], scorers=[A, B])
+
+    first, second = table_of({"a": FIRST, "b": several}).entries
+
+    assert (first.rows, first.runs, first.measured, first.passed, first.pass_rate) == (20, 20, 20, 10, 0.5)
+    assert (first.mean, second.mean, second.run, second.model) == (0.5, None, "x-1", "vendor/some-model")
+    assert first.pass_rate_interval == FIRST.overall.pass_rate_interval
+
+
 @pytest.mark.parametrize(("n_common", "paired"), [(20, True), (10, True), (9, False)])
 def test_rows_are_paired_if_at_least_half_of_them_are_the_same(n_common: int, paired: bool) -> None:
     found = difference(table_of({"a": FIRST, "b": results_of(scored([1.0] * 20, first=20 - n_common))}), "b")
