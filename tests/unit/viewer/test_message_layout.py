@@ -60,7 +60,7 @@ def test_a_result_without_its_call_keeps_its_place_and_its_id(messages: Sequence
 
 
 def test_a_conversation_is_laid_out_to_be_read(golden: Golden) -> None:
-    shown: dict[str, Sequence[object]] = {
+    conversations: dict[str, Sequence[object]] = {
         "results in another order than their calls": [
             *(asking(call("a"), call("b", "time", "{}"), content="Both."), result("b", "noon"), result("a", "sun")),
         ],
@@ -92,7 +92,7 @@ def test_a_conversation_is_laid_out_to_be_read(golden: Golden) -> None:
             },
         ],
     }
-    shown = {name: list(message_lines(messages, Shortener())) for name, messages in shown.items()}
+    shown = {name: list(message_lines(messages, Shortener())) for name, messages in conversations.items()}
 
     golden(shown)
     assert max(width(line) for lines in shown.values() for line in lines) < 100
