@@ -258,19 +258,15 @@ class ItemHook:
     """
 
     def __init__(self, whole: Any, part: Any) -> None:
-        self._whole = whole
-        self._part = part
+        self._whole, self._part = whole, part
         self._of_all: Sequence[object] | None = None
         self._execute = partial(whole._hookexec, whole.name)
-        self._firstresult = part.spec is not None and part.spec.opts.get("firstresult", False)
+        self._firstresult = part.spec and part.spec.opts.get("firstresult")
 
     def __call__(self, **arguments: object) -> Any:
         if (of_all := self._whole.get_hookimpls()) != self._of_all:
             self._of_all, self._chosen = of_all, self._part.get_hookimpls()
         return self._execute(self._chosen, arguments, self._firstresult)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._part, name)
 
 
 KEEPING = frozenset({"skip", "skipif", "xfail"})
@@ -279,10 +275,9 @@ KEEPING = frozenset({"skip", "skipif", "xfail"})
 
 def may_run(item: pytest.Item) -> bool:
     """Return False for a test that skip, skipif or xfail(run=False) keeps from running: no rollout is paid for it."""
-    if KEEPING.isdisjoint([mark.name for mark in item.iter_markers()]):
-        return True
-    if not item.config.pluginmanager.hasplugin("skipping"):  # then marks keep nothing from running
-        return True
+    marks = {mark.name for mark in item.iter_markers()}
+    if KEEPING.isdisjoint(marks) or not item.config.pluginmanager.hasplugin("skipping"):
+        return True  # without that plugin, marks keep nothing from running
     try:
         if evaluate_skip_marks(item) is not None:
             return False
