@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from pytest_osmosis.plugin import hooks as specs
 from pytest_osmosis.plugin.header import MANY_TESTS, number_of_tests
+from pytest_osmosis.plugin.items import UNNEEDED, ItemHooks
 from pytest_osmosis.record.plan import Plan, Span
 from tests.plugin.workspaces import CONFIG, FAIL, PASS, Row, Workspace, junit_cases, wait_until
 from tests.servers import ChatServer, by_row, held, reply
@@ -225,6 +226,32 @@ def lines_of(workspace: Workspace, name: str) -> list[Any]:
 
 
 @pytest.mark.slow
+class Finished:
+    """A plugin that notes the tests that have finished."""
+
+    def __init__(self) -> None:
+        self.nodeids: list[str] = []
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self.nodeids.append(nodeid)
+
+
+def test_hooks_of_our_tests_follow_plugins_that_come_and_go() -> None:
+    manager = pytest.PytestPluginManager()
+    unneeded, first, second = Finished(), Finished(), Finished()
+    manager.register(unneeded, UNNEEDED[0])
+    manager.register(first)
+    hooks = ItemHooks(manager)
+
+    hooks.pytest_runtest_logfinish(nodeid="a", location=("", 1, ""))
+    manager.register(second)
+    hooks.pytest_runtest_logfinish(nodeid="b", location=("", 1, ""))
+    manager.unregister(first)
+    hooks.pytest_runtest_logfinish(nodeid="c", location=("", 1, ""))
+
+    assert (unneeded.nodeids, first.nodeids, second.nodeids) == ([], ["a", "b"], ["b", "c"])
+
+
 def test_hooks_get_each_finished_rollout_and_the_results_of_each_eval_once(workspace: Workspace) -> None:
     examples = example(specs.pytest_osmosis_rollout_finished) + example(specs.pytest_osmosis_results)
     workspace.write("conftest.py", examples)
