@@ -48,9 +48,9 @@ def registry_of(folder: Path, text: str) -> Registry:
 
 
 def problems_in(folder: Path, text: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as caught, contextlib.chdir(folder):  # paths are shown from here
         registry_of(folder, text)
-    return [f"{each.where.rpartition(':')[2]}: {each.text.replace(f'{folder}/', '')}" for each in caught.value.problems]
+    return [f"{each.where.rpartition(':')[2]}: {each.text}" for each in caught.value.problems]
 
 
 def test_entries_with_one_id_are_replicas_and_keys_have_two_names(tmp_path: Path) -> None:
