@@ -226,12 +226,14 @@ class MonitoredCode(Struct):
 
 
 RECURSION_LIMIT = 1000
+"""Our own code needs this much, whatever limit user code has set."""
 
 
 class LoopMonitor:
     """Watches an event loop from a daemon thread, in which `on_stall(key, stack)` is called.
 
-    `stalls` adds up the time for which code held the loop; the deadline of the run that did is charged for it.
+    `stalls` adds up the time for which code held the loop; the deadline of the run that did is charged for it. It knows
+    which user code each task is in (`begin`, `end`), and puts right afterwards what that code may have left behind.
     """
 
     def __init__(self, on_stall: Callable[[Key, str], None]) -> None:

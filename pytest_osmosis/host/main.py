@@ -300,7 +300,7 @@ class HostServer:
         self._writer.emit({"ev": "dropped", "runs": [key.to_json() for key in dropped]})
 
     def _spawn(self, work: Coroutine[Any, Any, None], key: Key | None = None) -> asyncio.Task[None]:
-        task = asyncio.Task(work, loop=self._loop)  # of no run, whichever lets it begin
+        task = asyncio.Task(work, loop=self._loop)  # it belongs to no run, not even to the one that made room for it
         self._tasks[task] = self._writer.turns
         task.add_done_callback(lambda done: self._forget(done, key))
         return task

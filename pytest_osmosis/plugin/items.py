@@ -252,7 +252,7 @@ class ItemHooks:
 
 
 class ItemHook:
-    """One of these hooks. pluggy picks its plugins anew at each of the 12 calls for a test; this, once they change.
+    """One of these hooks. pluggy looks for its plugins at each of the 12 calls for a test, this only after a change.
 
     The private `_hookexec` calls them. Without it pluggy's own is used; with other parameters all tests of evals fail.
     """

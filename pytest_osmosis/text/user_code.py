@@ -82,7 +82,7 @@ class UserValueFault(TypeError, ValueError):
 
 def number_of(value: object, must: str = "must return a") -> float:
     """Return a number as a finite float: int, bool, float and numpy scalars are numbers. `must` begins the fault."""
-    if type(value) is float and math.isfinite(value):
+    if type(value) is float and math.isfinite(value):  # nearly every score
         return value
     if not isinstance(value, numbers.Real) and getattr(value, "shape", None) == () and hasattr(value, "item"):
         value = value.item()

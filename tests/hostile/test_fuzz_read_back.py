@@ -298,7 +298,7 @@ def _refuse(constant: str) -> NoReturn:
 
 @pytest.mark.parametrize("name", ["journal", "manifest", "results"])
 def test_pages(fuzz: Fuzzer, run: Path, root: Path, name: str) -> None:
-    """Those of a journal are asked for without its results, too."""
+    """Ask for all pages; those of a journal also without its results."""
     inputs = {
         "journal": json_lines(EVENTS),
         "manifest": json_document(manifest(root)),
