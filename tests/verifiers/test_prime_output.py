@@ -132,7 +132,7 @@ def test_verifiers_goes_on_with_the_files_of_a_run_that_was_killed(evals: Evals,
         evals.url = holding.base_url
         process = evals.begin(4, "--osmosis-batch-size=1", "--osmosis-no-probe")
         files = evals.root / SAVED
-        holding.wait_for(lambda _: [len(lines_of(folder)) for folder in files.glob("*")] == [4])
+        holding.wait_for(lambda _: [read_json(each)["num_examples"] for each in files.glob("*/metadata.json")] == [2])
         process.kill()
         process.communicate()
     evals.url = server.base_url

@@ -172,6 +172,7 @@ def test_vf_eval_goes_on_with_the_files_of_a_run_that_was_killed(tmp_path: Path)
         command = [sys.executable, "-m", "pytest", *words]
         with subprocess.Popen(command, cwd=tmp_path, env=environ(), stdout=subprocess.DEVNULL) as process:
             holding.wait_for(lambda _: [len(episodes(each.parent)) for each in tmp_path.rglob("traces.jsonl")] == [3])
+            holding.wait_for(lambda _: any(tmp_path.rglob("eval.json")))
             process.kill()
     written = files(tmp_path, "outputs/evals/sums-v1--m")
     before = episodes(written)
