@@ -105,6 +105,7 @@ class EngineLoop:
         self._closing_at: float | None = None
         self._broken = False
         self._ready: ReadyEvent | None = None
+        self._begun = False
 
     def run(self) -> None:
         try:
@@ -303,6 +304,13 @@ class EngineLoop:
         self._waits_to_go = self.paused
         if not self.paused:
             self.probing.begin()
+        self._begun = True
+        self._start_scorers()
+
+    def _start_scorers(self) -> None:
+        """Start what runs functions that block, once there is something to score, and after the models are probed."""
+        if self._begun and self._ready is not None and self._ready["sync"]:
+            self.hosts.start_scorers()
 
     def pause(self) -> None:
         self.paused = True
@@ -388,9 +396,8 @@ class EngineLoop:
         self._ready = event
         if self.table.submitted:
             self.recorder.begin()
-        if event["sync"]:
-            self.hosts.start_scorers()
         self.loaded.set()
+        self._start_scorers()
 
     def _refuse(self, error: CodeError | HostError) -> None:
         """Start no further host: the code does not load. If it has loaded before, living hosts continue."""

@@ -24,12 +24,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
-SCRIPT = Path(__file__).with_name("guarding.py")
+BOOT = "import sys; sys.path.append(sys.argv.pop()); "
+GUARDING = f"{BOOT}from guarding import main; main()"  # as a script it would be compiled each time
 AT_START = ("LD_", "DYLD_", "PATH", "LANG", "LC_", "SYSTEMROOT")
 """Prefixes of environment variables that an interpreter needs to start. The guard gets no other, and so no secret."""
 END_S = 5.0
-PACKAGE_ROOT = str(Path(__file__).resolve().parents[2])
-BOOT = "import sys; sys.path.append(sys.argv.pop()); "
+HERE = Path(__file__).resolve()
+PACKAGE_ROOT = str(HERE.parents[2])
 BUFFER_BYTES = 1 << 18
 EXIT_S = 2.0
 """A process whose pipe has ended gets this long to end."""
@@ -91,7 +92,7 @@ class Guard:
         environ = {name: value for name, value in os.environ.items() if name.startswith(AT_START)}
         with contextlib.suppress(OSError):
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(SCRIPT), str(os.getpid())],
+                [sys.executable, "-I", "-S", "-c", GUARDING, str(os.getpid()), str(HERE.parent)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -128,11 +129,18 @@ class Child:
     """A process that runs `code`. Raises `OSError` if it cannot be started.
 
     A thread writes what it is sent, all that is there at once: sending never waits. It starts with the first message:
-    until then code of the user may fork this process. Whoever reads `stdout` closes it.
+    until then code of the user may fork this process. Whoever reads `stdout` closes it. One that runs no code of the
+    user's yet need not be `guarded`.
     """
 
     def __init__(
-        self, code: str, stderr: IO[bytes] | int, *, cwd: str | None = None, environ: Mapping[str, str] | None = None
+        self,
+        code: str,
+        stderr: IO[bytes] | int,
+        *,
+        cwd: str | None = None,
+        environ: Mapping[str, str] | None = None,
+        guarded: bool = True,
     ) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-c", BOOT + code, PACKAGE_ROOT],
@@ -147,7 +155,8 @@ class Child:
         assert self.process.stdout is not None
         self.pid = self.process.pid
         self.stdout = self.process.stdout
-        GUARD.watch(self.pid)
+        if guarded:
+            GUARD.watch(self.pid)
         self._ending = threading.RLock()  # it is not reaped while it is killed: its id could be another's then
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._writer = threading.Thread(
@@ -226,7 +235,7 @@ class PrestartedHost:
         self._host: Child | None = None
         code = f"{IMPORTS}import pytest_osmosis.models.token_completions; main()" if asks else HOST
         with contextlib.suppress(OSError):  # the first host reports it, if it fails too
-            self._host = Child(code, subprocess.DEVNULL)
+            self._host = Child(code, subprocess.DEVNULL, guarded=False)  # the guard would hold up its imports
 
     def take(self, environ: Mapping[str, str]) -> Child | None:
         """Return this process, which is then in use; None if it is already, or must start with another environment."""
@@ -234,6 +243,7 @@ class PrestartedHost:
         if self._host is None or not self._host.is_alive or differs:
             return None
         host, self._host = self._host, None
+        GUARD.watch(host.pid)
         return host
 
     def close(self) -> None:

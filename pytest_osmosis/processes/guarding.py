@@ -1,4 +1,4 @@
-"""The guard's own process: `python guarding.py <pid of the process that started it>`, which imports nothing else of us.
+"""The guard's own process. Its argument is the pid of the process that started it, and it imports nothing else of us.
 
 A line of its input is "group 12" (end this process group at the end), 'path "/x"' (remove this file or folder at the
 end), or "parent 11" (end the process that started this one as soon as 11 is no longer its parent). "-group 12" takes
@@ -8,17 +8,20 @@ then removes the paths. A process that has ended stays the parent of none, even 
 It is no child of its starter but a grandchild, as others may end all children of a process just before they end it: Ray
 does so with its workers. The child between them does nothing, and ends with its starter. While it lives nobody adopts
 the guard, who might end what it did not start (a node of Ray can be set so).
+
+It starts while a host does, on machines with few cores: what only its end needs is imported there.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import select
-import signal
 import sys
 import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LOOK_S = 0.5
 REMOVALS = 20
@@ -35,16 +38,17 @@ def main() -> None:
     while (os.getppid() == child or is_running(starter)) and tasks.read(LOOK_S):
         parents = tasks.of[b"parent"]
         if parents and parent_of(starter) not in (b"", *parents):
-            with contextlib.suppress(OSError):
-                os.kill(starter, signal.SIGKILL)
+            end(os.kill, starter)
             break
     while tasks.read(0.0) and tasks.read_last:  # the starter may have ended before its first line was read
         pass
     for group in map(int, tasks.of[b"group"]):
-        with contextlib.suppress(OSError):
-            os.killpg(group, signal.SIGKILL)
-    for path in sorted(map(json.loads, tasks.of[b"path"])):
-        remove(path)
+        end(os.killpg, group)
+    if tasks.of[b"path"]:
+        import json
+
+        for path in sorted(map(json.loads, tasks.of[b"path"])):
+            remove(path)
 
 
 def wait_for_end(starter: int, ends: int) -> None:
@@ -54,8 +58,18 @@ def wait_for_end(starter: int, ends: int) -> None:
         pass
 
 
+def end(kill: Callable[[int, int], None], pid: int) -> None:
+    """Kill a process, or a process group, if there is one."""
+    import contextlib
+    import signal
+
+    with contextlib.suppress(OSError):
+        kill(pid, signal.SIGKILL)
+
+
 def remove(path: str) -> None:
     """Remove a file or folder, as far as possible; and the folder around it if that is git's for worktrees."""
+    import contextlib
     import shutil
 
     for _ in range(REMOVALS):  # processes that are being killed may still write into it
@@ -108,12 +122,9 @@ def parent_of(pid: int) -> bytes:
 
 def status_of(pid: int) -> tuple[bytes, bytes]:
     """Return the state of a process and its parent, as Linux writes them; empty if the system does not say."""
-    with contextlib.suppress(OSError, ValueError):
+    try:
         with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 (pathlib takes long to import)
             state, parent, *_ = file.read().rpartition(b")")[2].split()
-            return state, parent
-    return b"", b""
-
-
-if __name__ == "__main__":
-    main()
+    except (OSError, ValueError):
+        return b"", b""
+    return state, parent

@@ -143,9 +143,12 @@ class SteppedEngine:
 
     def begin(self) -> SteppedEngine:
         self.loop.hosts.start()
-        for host in self.hosts:
+        rolling = list(self.hosts)
+        for host in rolling:
             self.is_ready(host)
         self.submit()
+        for scorer in self.hosts[len(rolling) :]:
+            self.is_ready(scorer)
         return self
 
     def submit(self) -> None:

@@ -123,7 +123,7 @@ def children() -> set[psutil.Process]:
     found = set()
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):  # it has ended
-            if not any("guarding.py" in word for word in process.cmdline()):
+            if not any("guarding" in word for word in process.cmdline()):
                 found.add(process)
     return found
 

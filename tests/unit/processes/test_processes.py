@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from pytest_osmosis.processes.child import Child
+from pytest_osmosis.processes.child import GUARDING, Child
 from pytest_osmosis.processes.guarding import parent_of
 from tests.plugin.workspaces import wait_until
 
@@ -71,11 +71,11 @@ def guard_of(pid: int) -> GuardPair:
 
 
 def guards_of(pid: int) -> list[int]:
-    words = f"guarding.py\0{pid}\0".encode()
+    words = f"\0{GUARDING}\0{pid}\0".encode()
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and (entry / "cmdline").read_bytes().endswith(words):
+            if entry.name.isdigit() and words in (entry / "cmdline").read_bytes():
                 found.append(int(entry.name))
         except OSError:
             continue
