@@ -296,7 +296,7 @@ def check_rows(
                 if is_damaged:
                     return
             else:
-                digests[row_index], contents[row_index] = row.digest, row.content
+                digests[row_index], contents[row_index] = row.digests
                 seen.update(dict.fromkeys(row.record))
                 has_truth = has_truth or row.ground_truth not in (None, "")
                 yield row, contents[row_index]

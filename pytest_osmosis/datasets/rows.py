@@ -263,7 +263,7 @@ class Row(Struct, frozen=True):
     own_messages: list[dict[str, Any]] | None = None
 
     def with_system_prompt(self, text: str) -> Row:
-        """Return the row with a system prompt in place of its own. Its `digest` stays, its `content` does not."""
+        """Return the row with a system prompt in place of its own. Of its `digests` the first stays."""
         own = self.messages
         others = list(itertools.dropwhile(lambda message: message.get("role") in INSTRUCTING, own))
         return replace(self, messages=[{"role": "system", "content": text}, *others], own_messages=own)
@@ -274,20 +274,21 @@ class Row(Struct, frozen=True):
         return bool(self.messages if self.own_messages is None else self.own_messages)
 
     @property
-    def digest(self) -> str:
-        """The digest of prompt, metadata and ground truth, in 16 hexadecimal digits. It does not depend on the row's
-        position, nor, if it has a prompt or an id, on a recorded answer."""
-        parts = [*self.asked, self.ground_truth]
-        if self.own_messages is not None:
-            parts[0] = self.own_messages
-        if self.conversation is not None and not self.messages:
-            parts.insert(0, next((self.record[name] for name in IDS if self.record.get(name)), self.conversation))
-        return digest_of(parts)
+    def digests(self) -> tuple[str, Content]:
+        """The digest of prompt, metadata and ground truth, in 16 hexadecimal digits, and those of the content.
 
-    @property
-    def content(self) -> Content:
-        prompt = self.conversation or (self.asked if len(self.asked) > 1 else self.messages)
-        return Content(digest_of(prompt), digest_of(self.record))
+        The first does not depend on the row's position, nor, if it has a prompt or an id, on a recorded answer.
+        """
+        asked = [as_text(part) for part in self.asked]
+        parts = [*asked, as_text(self.ground_truth)]
+        if self.own_messages is not None:
+            parts[0] = as_text(self.own_messages)
+        if self.conversation is not None and not self.messages:
+            parts.insert(
+                0, as_text(next((self.record[name] for name in IDS if self.record.get(name)), self.conversation))
+            )
+        said = as_text(self.conversation) if self.conversation else asked[0] if len(asked) == 1 else _listed(asked)
+        return _digest(_listed(parts)), Content(_digest(said), _digest(as_text(self.record)))
 
     @property
     def asked(self) -> list[object]:
@@ -305,8 +306,13 @@ as_text = json.JSONEncoder(sort_keys=True, default=str).encode
 """Returns the text that digests are made of: the same text for the same content."""
 
 
-def digest_of(value: object) -> str:
-    return blake2b(as_text(value).encode(), digest_size=8).hexdigest()
+def _listed(texts: Iterable[str]) -> str:
+    """Return `as_text` of a list, whose items have these texts."""
+    return f"[{', '.join(texts)}]"
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 IDS = ("id", "conversation_id")
@@ -504,7 +510,7 @@ def notes_of(rows: Iterable[tuple[Row, Content]]) -> tuple[str, ...]:
     """Return the warnings, one line each: prompts of several rows, and ground truths that appear in their prompt."""
     first_with: dict[str, int] = {}
     repeats: defaultdict[int, list[int]] = defaultdict(list)
-    truths: set[str] = set()
+    truths: set[int] = set()  # their hashes: only their number counts
     n_truths = 0
     revealed = []
     recorded = False
@@ -515,7 +521,7 @@ def notes_of(rows: Iterable[tuple[Row, Content]]) -> tuple[str, ...]:
             repeats[first].append(row.row_index)
         if row.ground_truth is not None:
             n_truths += 1
-            truths.add(digest_of(row.ground_truth))
+            truths.add(hash(as_text(row.ground_truth)))
             if row.conversation is None and _reveals_answer(row):
                 revealed.append(row.row_index)
     notes = []
@@ -538,9 +544,11 @@ def _reveals_answer(row: Row) -> bool:
     answer = _plain(str(truth))
     contents = (message.get("content") for message in row.messages)
     parts = (part for content in contents for part in (content if isinstance(content, list) else [content]))
-    prompt = _plain("\n".join(text_of([part]) for part in parts))
+    prompt = "\n".join(text_of([part]) for part in parts)
+    if len(answer) < SHORTEST_ANSWER or answer.partition(" ")[0] not in prompt.casefold():  # most rows end here
+        return False
     whole = rf"(?<!\w)(?<!\d[.,]){re.escape(answer)}(?!\w|[.,]\d)"  # no part of a longer word or number
-    return len(answer) >= SHORTEST_ANSWER and answer in prompt and re.search(whole, prompt) is not None
+    return re.search(whole, _plain(prompt)) is not None
 
 
 def _plain(text: str) -> str:

@@ -100,9 +100,12 @@ class Plan(Struct, frozen=True):
 
     def units(self) -> Iterator[Unit]:
         """Yield the unit of each test, in file order."""
+        if self.granularity == "run":
+            yield from self.every_run()
+            return
+        models = self.models
         for row, _ in self.rows():
-            rows = (RowId(row, model) for model in self.models)
-            yield from self._runs_of_row(row) if self.granularity == "run" else rows
+            yield from (RowId(row, model) for model in models)
 
     def unit_of(self, run: RunId) -> Unit:
         """Return the unit whose test reports `run`."""
@@ -118,8 +121,9 @@ class Plan(Struct, frozen=True):
                 yield from self._runs_of_row(row)
 
     def _runs_of_row(self, row: int) -> Iterator[RunId]:
+        models = self.models
         for index in range(self.n):
-            for model in self.models:
+            for model in models:
                 yield RunId(row, index, model)
 
     def every_run(self) -> Iterator[RunId]:
@@ -168,14 +172,16 @@ def spans_of(rows: Iterable[int], line_of: Callable[[int], int]) -> tuple[Span, 
     (Span(first=0, n_rows=3, line=1), Span(first=7, n_rows=1, line=8))
     """
     spans: list[Span] = []
+    first = n_rows = start = 0
     for row in rows:
         line = line_of(row)
-        last = spans[-1] if spans else None
-        if last and row == last.first + last.n_rows and line == last.line + last.n_rows:
-            spans[-1] = last._replace(n_rows=last.n_rows + 1)
-        else:
-            spans.append(Span(row, 1, line))
-    return tuple(spans)
+        if n_rows and row == first + n_rows and line == start + n_rows:
+            n_rows += 1
+            continue
+        if n_rows:
+            spans.append(Span(first, n_rows, start))
+        first, n_rows, start = row, 1, line
+    return (*spans, Span(first, n_rows, start)) if n_rows else ()
 
 
 def shuffled(runs: Iterable[RunId], seed: int) -> list[RunId]:

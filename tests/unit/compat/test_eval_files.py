@@ -276,7 +276,7 @@ def test_an_eval_of_osmosis_has_the_rows_that_its_index_names_in_its_order(tmp_p
     rows = [dataset.row(index) for index in range(len(dataset))]
     assert [row.record["reward"] for row in rows] == [0.0, 1.0]
     assert (rows[0].ground_truth, rows[0].record["metadata"]) == ("42", {"level": 2})
-    assert rows[0].digest == rows[1].digest  # which compares jobs: what they were asked is the same
+    assert rows[0].digests[0] == rows[1].digests[0]  # which compares jobs: what they were asked is the same
 
 
 def test_other_json_files_of_a_folder_are_rows_if_none_is_called_trajectory(tmp_path: Path) -> None:

@@ -146,8 +146,8 @@ def test_digests_are_those_of_the_json_of_their_parts(messages: Any, truth: Any,
     row = Row(0, messages, truth, record, 1, said)
     id = [] if said is None or messages else [record.get("id") or said]
     asked = row.asked if len(row.asked) > 1 else messages
-    assert row.digest == digest([*id, *row.asked, truth])
-    assert row.content == (digest(asked if said is None else said), digest(record))
+    assert row.digests[0] == digest([*id, *row.asked, truth])
+    assert row.digests[1] == (digest(asked if said is None else said), digest(record))
 
 
 def answers_of(*answers: object) -> str:
@@ -271,10 +271,10 @@ def test_the_identity_of_a_row_is_its_prompt_or_its_id_or_else_its_conversation(
     dataset = recorded(*({**each, "solution_str": str(42 + index % 2)} for index, each in enumerate(ids)))
     prompted, other, named, renamed, bare, different = map(dataset.row, range(6))
 
-    assert prompted.digest == other.digest
-    assert named.digest == renamed.digest
-    assert bare.digest != different.digest
-    assert prompted.content.prompt != other.content.prompt, "scores of the other conversation are of no use"
+    assert prompted.digests[0] == other.digests[0]
+    assert named.digests[0] == renamed.digests[0]
+    assert bare.digests[0] != different.digests[0]
+    assert prompted.digests[1].prompt != other.digests[1].prompt, "scores of the other conversation are of no use"
 
 
 def test_repeated_conversations_are_noted_and_copied_answers_are_not(recorded: Opened) -> None:

@@ -79,7 +79,7 @@ def row(row_index: int, prompt: str, ground_truth: object = None, **more: Any) -
 
 
 def notes_of(rows: Iterable[Row]) -> tuple[str, ...]:
-    return row_warnings.notes_of((row, row.content) for row in rows)
+    return row_warnings.notes_of((row, row.digests[1]) for row in rows)
 
 
 def test_repeated_prompts_are_one_warning_with_a_count() -> None:

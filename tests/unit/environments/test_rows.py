@@ -87,8 +87,8 @@ def test_info_may_be_json_text_and_a_change_of_any_column_but_the_answer_is_anot
     assert row.record["metadata"] == {"info": {"level": 1}}
     assert row.record["input"]["info"] == '{"level": 1}'
     raw = {"prompt": "1+1?", "answer": "2", "info": {"level": 1}}
-    before = read_back(tmp_path, raw).content
+    before = read_back(tmp_path, raw).digests[1]
 
-    assert read_back(tmp_path, {**raw, "info": {"level": 2}}).content.prompt != before.prompt
-    answered = read_back(tmp_path, {**raw, "answer": "3"}).content
+    assert read_back(tmp_path, {**raw, "info": {"level": 2}}).digests[1].prompt != before.prompt
+    answered = read_back(tmp_path, {**raw, "answer": "3"}).digests[1]
     assert (answered.prompt == before.prompt, answered.whole == before.whole) == (True, False)
