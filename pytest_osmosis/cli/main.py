@@ -9,6 +9,7 @@ can mend.
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import os
 import sys
@@ -48,6 +49,8 @@ RUNS: Mapping[str, str] = {
     "export": "write the results of an eval run, or a line for each of its runs",
 }
 
+COLLECT_AFTER = 100_000
+"""The threshold of the garbage collector: a stored eval run is many objects, nearly all of which stay."""
 
 _DESCRIPTION = (
     "Begin a workspace for pytest-osmosis, run its evals in the background, look at eval runs and manage them."
@@ -65,6 +68,7 @@ def program() -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit status: 0, 1 if the command failed, 2 for a usage error, 130 after Ctrl-C."""
+    gc.set_threshold(COLLECT_AFTER)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # print what its encoding does not have as escapes

@@ -25,12 +25,15 @@ from pytest_osmosis.errors import BoundError, ModelError
 from pytest_osmosis.formats import Boundary, CassetteMode
 from pytest_osmosis.formats.codec import AnyModel
 from pytest_osmosis.formats.events import (
+    FREQUENT,
     ROLLOUT,
     AttemptFields,
     RolloutEvent,
     ScoreEvent,
     StartEvent,
     check_event,
+    frequent,
+    frequent_event,
     kinds_of,
 )
 from pytest_osmosis.formats.price import Price
@@ -531,8 +534,8 @@ class EventSink(Protocol):
 
 def read_event(line: bytes) -> HostEvent:
     """Return the event on a line. Raises `ValueError` if it is none: user code can write to the pipe too."""
-    if (frequent := _frequent_event(line)) is not None:
-        return frequent
+    if (frequent := frequent_event(line, _frequent())) is not None:
+        return frequent  # type: ignore[return-value]  # it was checked
     event = loads(line.decode())
     if not isinstance(event, dict) or not check_event(event, _kinds()):
         raise ValueError("not an event of a host")
@@ -562,28 +565,13 @@ def line_of(event: HostEvent) -> str:
     return line.decode() if is_same else dumps(event)
 
 
-FREQUENT = ("start", "rollout", "scoring", "score")
-"""The events of every rollout."""
 FROM_USERS = frozenset({"samples", "environment"})
 """Members of a rollout that may hold any object."""
 
 
-def _frequent_event(line: bytes) -> HostEvent | None:
-    """Return an event of every rollout, None for others, and for lines that msgspec refuses: with lone surrogates."""
-    decoder = _frequent().get(line[: line.find(b",")])
-    if decoder is None or b'"removed"' in line:
-        return None
-    try:
-        return decoder.decode(line)  # type: ignore[no-any-return]
-    except MsgspecError:
-        return None
-
-
 @functools.cache
 def _frequent() -> Mapping[bytes, Decoder[Any]]:
-    """Return what reads the events of every rollout in a fifth of the time, by the beginning of their lines."""
-    kinds = _kinds()
-    return {b'{"ev":"%s"' % kind.encode(): Decoder(kinds[kind]) for kind in FREQUENT}
+    return frequent(_kinds())
 
 
 @functools.cache

@@ -57,14 +57,15 @@ class RunNotes(NamedTuple):
         """Return these notes with those of an event."""
         if not (event.get("metrics") or event.get("reasons") or event.get("fields")):
             return self
-        metrics = {**self.metrics, **event.get("metrics", NOTHING)}
-        reasons = {source: sys.intern(reason) for source, reason in event.get("reasons", NOTHING).items()}
-        fields = {source: dumps(found) for source, found in event.get("fields", NOTHING).items()}
-        return RunNotes(
-            _shared_metrics(tuple((source, tuple(found.items())) for source, found in metrics.items())),
-            {**self.reasons, **reasons} if reasons else self.reasons,
-            {**self.fields, **fields} if fields else self.fields,
-        )
+        metrics, reasons, fields = self
+        if found := event.get("metrics"):
+            given = {**metrics, **found}.items()
+            metrics = _shared_metrics(tuple([(source, tuple(named.items())) for source, named in given]))
+        if found := event.get("reasons"):
+            reasons = {**reasons, **{source: sys.intern(reason) for source, reason in found.items()}}
+        if found := event.get("fields"):
+            fields = {**fields, **{source: dumps(value) for source, value in found.items()}}
+        return RunNotes(metrics, reasons, fields)
 
     def without(self, sources: Collection[str]) -> RunNotes:
         """Return these notes without those of some sources."""

@@ -29,7 +29,6 @@ from pytest_osmosis.record.manifest import read_manifest
 from pytest_osmosis.record.run_directory import RunDirectory, holder_of
 from pytest_osmosis.report.statistics import interval_text
 from pytest_osmosis.results.entry_table import EntryFigures, EntryTable
-from pytest_osmosis.results.publish import published_head
 from pytest_osmosis.results.read import SummaryFields, read_head
 from pytest_osmosis.text.numbers import difference, p_value, plural
 from pytest_osmosis.verdicts.comparison import EntryDifference, chance_text
@@ -94,7 +93,7 @@ def row_of(stored: StoredResults) -> RunEntry:
         entry_of(stored.run.directory, manifest, stored.lifecycle),
         results.description.name,
         results.partial,
-        decode(published_head(results)["summary"], SummaryFields),
+        decode(stored.document["summary"], SummaryFields),
         {**(manifest.git or {}), **results.provenance},
         results.verdicts,
     )

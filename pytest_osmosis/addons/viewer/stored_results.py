@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -41,7 +42,7 @@ from pytest_osmosis.verdicts.gates import Verdict
 from pytest_osmosis.verdicts.pass_rule import PassRule, Transcript, error_of, kind_of
 
 
-class StoredResults(Struct, frozen=True):
+class StoredResults(Struct, frozen=True, dict=True):
     """All that a run directory says about its eval run.
 
     `results` holds all selected runs, or those that ended if it `is_from_journal`. `begun` are the runs that had begun
@@ -64,7 +65,7 @@ class StoredResults(Struct, frozen=True):
     def records(self) -> Sequence[RunRecord]:
         return self.results.all_records
 
-    @property
+    @cached_property
     def document(self) -> dict[str, Any]:
         """The published object, without rows and what else may be very long."""
         head = published_head(self.results)
@@ -169,9 +170,10 @@ class Replayed:
         self._times.apply(event)
         match event["ev"]:
             case "score":
-                at = self.positions[_key(event)] = event[POSITION]
+                key, at = _key(event), event[POSITION]
+                self.positions[key] = at
                 names = {*event["scores"], *event["errors"], event.get("name", "")} - {""}
-                self.scores.setdefault(_key(event)[1:], {}).update(dict.fromkeys(names, at))
+                self.scores.setdefault(key[1:], {}).update(dict.fromkeys(names, at))
             case "rollout":
                 self.positions.setdefault(_key(event), event[POSITION])
             case "began":
