@@ -68,7 +68,7 @@ class ScoringFault(TypedDict):
     boundary: Boundary
 
 
-_SAME = ("duration_ms", "usage", "attempt", "repeated", *PLAIN)
+_SAME = ("duration_ms", "usage", "attempt", "repeated", "turns", *PLAIN)
 _same_of = attrgetter(*_SAME)
 
 
@@ -86,6 +86,7 @@ class UnscoredRollout(Struct, frozen=True, kw_only=True, omit_defaults=True):
     finish_reason: str | None
     attempt: Positive
     repeated: bool = False
+    turns: Count | None = None
     replicas: Mapping[str, ReplicaFields] = {}
     judges: Sequence[JudgeFields] = ()
     judges_cost_usd: Amount | UnsetType | None = UNSET
@@ -141,19 +142,23 @@ class PublishedRun(UnscoredRollout, frozen=True, kw_only=True, omit_defaults=Tru
     def id(self, row: int) -> RunId:
         return RunId(row, self.run_index, self.model_tag or ModelTag.PRIMARY)
 
+    def _judged(self) -> dict[str, Any]:
+        """Return the fields of the run's record on which its verdict depends."""
+        errors = {name: RewardError(each["message"], boundary=each["boundary"]) for name, each in self.errors.items()}
+        return {
+            "scored": self.status == "finished",
+            "removed": self.status == "skipped",
+            "scores": self.scores,
+            "scorer_errors": errors,
+            "boundary": self.boundary or "agent" if self.status == "failed" else None,
+            "error": self.error or "" if self.status == "failed" else None,
+        }
+
     def record(self, row: int) -> RunRecord:
         """Return the record of the run, for a journal that lacks its events."""
-        failed = self.status == "failed"
         return replace(
             self.rolled(self.id(row)),
-            scored=self.status == "finished",
-            removed=self.status == "skipped",
-            scores=self.scores,
-            scorer_errors={
-                name: RewardError(each["message"], boundary=each["boundary"]) for name, each in self.errors.items()
-            },
-            boundary=self.boundary or "agent" if failed else None,
-            error=self.error or "" if failed else None,
+            **self._judged(),
             scoring_ms=self.scoring_ms,
             bound=self.bound,
             answer=self.answer,
@@ -168,7 +173,7 @@ class PublishedRun(UnscoredRollout, frozen=True, kw_only=True, omit_defaults=Tru
 
     def contradiction(self, rule: PassRule) -> str | None:
         """Return what contradicts the scores and thresholds, None if nothing does."""
-        record = self.record(0)
+        record = RunRecord(RunId(0, 0), rolled=True, **self._judged())
         missing = ", ".join(rule.broken(record))
         fits = self.boundary in UNMEASURED if missing else self.boundary is None  # "provider" if no judge could answer
         if self.status == "finished" and not fits:

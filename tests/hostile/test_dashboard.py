@@ -108,7 +108,7 @@ def test_a_key_that_the_journal_has_is_not_told(tmp_path: Path) -> None:
     with dashboard(tmp_path, "--no-open", OPENAI_API_KEY=SECRET) as running:
         page = running.api(f"runs/{NAME}").json
         texts = [running.api(f"runs/{NAME}/conversations/{at}").text for at in range(len(page["runs"]["row"]))]
-    assert all("[OPENAI_API_KEY] " in text for text in (*texts, json.dumps(page["rows"])))
+    assert all("[OPENAI_API_KEY] " in text for text in texts)
     assert SECRET not in json.dumps([page, texts])
 
 

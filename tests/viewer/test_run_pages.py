@@ -225,3 +225,11 @@ def test_the_command_that_repeats_a_run(opened: OpenRun, kinds: Mapping[str, Pat
     again = [f"pytest '{kinds['whole'].parents[2]}/configs/eval/{named}[", "]' --osmosis-set=evaluation.batch_size=1"]
 
     assert opened.page()["head"]["rerun"] == (again if named else None)
+
+
+@pytest.mark.parametrize("kind", WITH_RESULTS)
+def test_a_page_of_results_alone_says_what_one_with_the_journal_says(kinds: Mapping[str, Path], kind: str) -> None:
+    run = OpenRun(RunDirectory(kinds[kind]))
+    first = json.loads(run.json())
+    run.compared()
+    assert json.loads(run.json()) == first

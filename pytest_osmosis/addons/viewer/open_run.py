@@ -4,17 +4,19 @@
 file: memory holds none. A torn last line waits until it is whole. The journal of another eval run at the same path is
 read from its beginning.
 
-Nothing watches the files: an eval run is read on when a browser asks. The page of 20,000 runs takes a second or more,
-so afterwards it stays as it is for a while.
+Nothing watches the files: an eval run is read on when a browser asks. The page of one that has ended is made of its
+results alone, and the journal, which takes longer, is read while somebody looks at it. The page of 20,000 runs takes a
+second or more, so afterwards it stays as it is for a while.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 from time import monotonic, thread_time
 from typing import Any
 
@@ -165,21 +167,33 @@ class OpenRun:
         self._dataset: DatasetRows | None = None
         self._journal = Lock()  # protects the index and the conversations, for moments only
         self._lock = Lock()  # protects the rest
-        self._is_read = False
+        self._is_read = self._is_whole = self._indexed = False
         self._json = b""
         self._version: RunVersion | None = None
         self._rests_until = 0.0
 
     def read(self) -> None:
         """Read what is new."""
+        self._index()
+        self._take(read_stored(stored(self.directory), self.index.found), whole=True)
+
+    def _index(self) -> None:
         with self._journal:
             self.index.read()
-        self._take()
+            self._indexed = True
 
-    def _take(self) -> None:
-        """Take what the index has read, and read the other files."""
-        self.stored = read_stored(stored(self.directory), self.index.found)
-        self.runs, self._is_read = runs_of(self.stored), True
+    def _take(self, found: StoredResults, *, whole: bool) -> None:
+        self.stored, self.runs = found, runs_of(found)
+        self._is_read, self._is_whole = True, whole
+
+    def _read_results(self) -> bool:
+        """Read an eval run without its journal. Return False if its page needs that."""
+        found = read_stored(stored(self.directory), Replayed())
+        lacks = any(record.rolled and record.turns is None for record in found.records)
+        if found.is_from_journal or found.results.cassette is not None or lacks:
+            return False
+        self._take(found, whole=False)
+        return not self.dataset.problem
 
     def page(self) -> RunPage:
         """Return the page on all that was read."""
@@ -188,8 +202,12 @@ class OpenRun:
     def json(self) -> bytes:
         """Return the newest page as JSON."""
         with self._lock:
-            self._read_on()
+            self._read_on(whole=False)
             return self._json
+
+    def _index_once(self) -> None:
+        if not self._indexed:
+            self._index()
 
     def compared(self) -> ComparedRun:
         """Return the eval run as a side of a comparison."""
@@ -206,8 +224,8 @@ class OpenRun:
 
     @property
     def prompts(self) -> Mapping[int, str]:
-        """The excerpts of the prompts of rows, by index: as they were sent, else as the dataset has them."""
-        return {**self.dataset.prompts, **self.index.prompts}
+        """The excerpts of the prompts of rows, by index: as the dataset has them, else as they were sent."""
+        return {**self.index.prompts, **self.dataset.prompts}
 
     def conversation(self, at: int) -> bytes | None:
         """Return the JSON of a `Conversation` by the position of its run, None if nothing of it is stored.
@@ -215,9 +233,10 @@ class OpenRun:
         Raises `IndexError` if the page has no such position.
         """
         self._read_once()
+        if not 0 <= at < len(self.runs):
+            raise IndexError(at)
+        self._index_once()
         with self._journal:
-            if not 0 <= at < len(self.runs):
-                raise IndexError(at)
             return self.index.conversation(self.runs[at])
 
     def search(self, text: str, begin: int) -> SearchHits:
@@ -238,16 +257,23 @@ class OpenRun:
             with self._lock:
                 self._read_on()
 
-    def _read_on(self) -> None:
-        """Read what is new, and make the page of it."""
+    def _read_on(self, *, whole: bool = True) -> None:
+        """Read what is new, the journal too if the page needs it or this is to be `whole`, and make the page of it."""
         version = None if monotonic() < self._rests_until else run_version(self.directory)
-        if self._is_read and version in (None, self._version):
+        if self._is_read and (self._is_whole or not whole) and version in (None, self._version):
             return
-        self._version = None  # what cannot be read now is read again at the next look
-        with self._journal:
-            self.index.read()
+        self._version, self._indexed = None, False  # what cannot be read now is read again at the next look
         began = thread_time()
-        self._take()
+        if whole or not self._read_results():
+            self._index()
+            began = thread_time()
+            self.read()
         self._json = encoded(self.page())
         self._rests_until = monotonic() + RESTS * (thread_time() - began)
         self._version = version
+        if not self._indexed:
+            Thread(target=self._read_ahead, daemon=True).start()
+
+    def _read_ahead(self) -> None:
+        with suppress(JournalError):  # who opens a conversation is told
+            self._index_once()

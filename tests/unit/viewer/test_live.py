@@ -112,6 +112,16 @@ def test_what_cannot_be_read_is_an_error_until_it_can(going_on: RunInProgress) -
     assert counted(page_of(live))["running"]
 
 
+def test_a_damaged_journal_hides_the_conversations_of_an_eval_run_that_ended_and_not_its_page(tmp_path: Path) -> None:
+    directory = write_run(tmp_path, RUN)
+    directory.journal.write_bytes(directory.journal.read_bytes().replace(b'"ms":', b'"mS":', 1))
+    run = OpenRun(directory)
+    assert page_of(run)["head"]["row"]["ended"] == 8
+    for ask in (lambda: run.conversation(0), run.compared):
+        with pytest.raises(JournalError, match="not a journal line"):
+            ask()
+
+
 def test_another_eval_run_in_the_same_folder_is_asked_for_as_a_whole(tmp_path: Path) -> None:
     directory = write_run(tmp_path, RUN)
     live = OpenRun(directory)
