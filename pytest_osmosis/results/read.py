@@ -91,8 +91,8 @@ class UnscoredRollout(Struct, frozen=True, kw_only=True, omit_defaults=True):
     judges: Sequence[JudgeFields] = ()
     judges_cost_usd: Amount | UnsetType | None = UNSET
 
-    def rolled(self, id: RunId) -> RunRecord:
-        """Return the record of the run before its scores."""
+    def rolled(self, id: RunId, **scored: Any) -> RunRecord:
+        """Return the record of the run before its scores, or with the fields that these give it."""
         return RunRecord(
             id,
             started=True,
@@ -100,6 +100,7 @@ class UnscoredRollout(Struct, frozen=True, kw_only=True, omit_defaults=True):
             judge_uses=tuple(map(judge_use, self.judges)),
             replicas=replicas_of(self.replicas),
             **same_facts(self),
+            **scored,
         )
 
 
@@ -156,8 +157,8 @@ class PublishedRun(UnscoredRollout, frozen=True, kw_only=True, omit_defaults=Tru
 
     def record(self, row: int) -> RunRecord:
         """Return the record of the run, for a journal that lacks its events."""
-        return replace(
-            self.rolled(self.id(row)),
+        return self.rolled(
+            self.id(row),
             **self._judged(),
             scoring_ms=self.scoring_ms,
             bound=self.bound,
