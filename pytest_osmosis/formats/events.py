@@ -324,7 +324,7 @@ FREQUENT = ("start", "rollout", "scoring", "score")
 """The events of every rollout."""
 
 
-def frequent(kinds: Mapping[object, type]) -> Mapping[bytes, Decoder[Any]]:
+def decoders_of(kinds: Mapping[object, type]) -> Mapping[bytes, Decoder[Any]]:
     """Return what reads and checks the events of every rollout at once, by the beginning of their lines."""
     return {b'{"ev":"%s"' % kind.encode(): Decoder(kinds[kind]) for kind in FREQUENT if kind in kinds}
 

@@ -32,7 +32,7 @@ from pytest_osmosis.formats.events import (
     ScoreEvent,
     StartEvent,
     check_event,
-    frequent,
+    decoders_of,
     frequent_event,
     kinds_of,
 )
@@ -571,7 +571,7 @@ FROM_USERS = frozenset({"samples", "environment"})
 
 @functools.cache
 def _frequent() -> Mapping[bytes, Decoder[Any]]:
-    return frequent(_kinds())
+    return decoders_of(_kinds())
 
 
 @functools.cache

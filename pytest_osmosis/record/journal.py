@@ -29,7 +29,7 @@ from pytest_osmosis.errors import JournalError, writing
 from pytest_osmosis.files import private
 from pytest_osmosis.files.reading import FileFault, open_file, parsed
 from pytest_osmosis.formats.codec import ShapeFault
-from pytest_osmosis.formats.events import JOURNAL, check_event, frequent, frequent_event
+from pytest_osmosis.formats.events import JOURNAL, check_event, decoders_of, frequent_event
 from pytest_osmosis.record.run_directory import RunDirectory, RunLock
 from pytest_osmosis.record.run_record import FOLDS, Event
 
@@ -251,7 +251,7 @@ def _event(line: bytes, where: str) -> dict[str, Any]:
 
 @functools.cache
 def _frequent() -> Mapping[bytes, Decoder[Any]]:
-    return frequent(JOURNAL)
+    return decoders_of(JOURNAL)
 
 
 _OF_RUN = tuple(b'{"ev":"%s"' % kind.encode() for kind in FOLDS)

@@ -105,10 +105,11 @@ def test_a_key_that_the_journal_has_is_not_told(tmp_path: Path) -> None:
     directory = write_run(tmp_path, SyntheticRun(NAME, rows=2, n=1))
     lines = directory.journal.read_bytes().replace(b'"content":"', b'"content":"' + SECRET.encode() + b" ")
     directory.journal.write_bytes(with_checksums(lines))
+    (tmp_path / "data/support.jsonl").unlink()  # so the page shows prompts as they were sent
     with dashboard(tmp_path, "--no-open", OPENAI_API_KEY=SECRET) as running:
         page = running.api(f"runs/{NAME}").json
         texts = [running.api(f"runs/{NAME}/conversations/{at}").text for at in range(len(page["runs"]["row"]))]
-    assert all("[OPENAI_API_KEY] " in text for text in texts)
+    assert all("[OPENAI_API_KEY] " in text for text in (*texts, json.dumps(page["rows"])))
     assert SECRET not in json.dumps([page, texts])
 
 

@@ -182,12 +182,19 @@ class OpenRun:
             self.index.read()
             self._indexed = True
 
+    def _index_once(self) -> None:
+        if not self._indexed:
+            self._index()
+
     def _take(self, found: StoredResults, *, whole: bool) -> None:
         self.stored, self.runs = found, runs_of(found)
         self._is_read, self._is_whole = True, whole
 
     def _read_results(self) -> bool:
-        """Read an eval run without its journal. Return False if its page needs that."""
+        """Read an eval run without its journal. Return False if its page needs that.
+
+        It does if there are no results, or those of a version that did not write `turns`, or no rows of the dataset.
+        """
         found = read_stored(stored(self.directory), Replayed())
         lacks = any(record.rolled and record.turns is None for record in found.records)
         if found.is_from_journal or found.results.cassette is not None or lacks:
@@ -204,10 +211,6 @@ class OpenRun:
         with self._lock:
             self._read_on(whole=False)
             return self._json
-
-    def _index_once(self) -> None:
-        if not self._indexed:
-            self._index()
 
     def compared(self) -> ComparedRun:
         """Return the eval run as a side of a comparison."""

@@ -97,6 +97,19 @@ def test_a_group_ends_though_all_children_of_its_process_are_killed_first() -> N
     assert ended(leader, member, *guard)
 
 
+def test_a_host_that_was_started_early_is_guarded_once_it_is_in_use() -> None:
+    code = """
+    host = children.PrestartedHost().take(os.environ)
+    os.kill(host.pid, signal.SIGSTOP)  # so it does not notice the end of its pipe
+    print(host.pid, flush=True); time.sleep(600)
+    """
+    with starter(code) as process:
+        (host,) = ids_printed_by(process)
+        guard = guard_of(process.pid)
+        process.kill()
+    assert ended(host, *guard)
+
+
 def test_a_guard_whose_parent_was_killed_goes_on() -> None:
     code = """
     pid = child(); GUARD.watch(pid)
